@@ -220,6 +220,7 @@ fn prose(manual: &mut Manual) {
             "Write a profile without a viewer, for pprof or sigtop report:",
             &["LD_PRELOAD=$(sigtop env --path) CPUPROFILE=out.prof ./server", "sigtop report --top out.prof"],
         ),
+        ("Compare two recordings or saved profiles on the screen:", &["sigtop view --diff-base old.sigtop new.sigtop"]),
         ("Write a table into a file every ten seconds:", &["sigtop --interval 10s --table top.txt -- ./server"]),
     ] {
         manual.text(words);

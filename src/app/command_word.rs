@@ -33,7 +33,7 @@ const OTHER_WAYS: [(&[&str], &str); 8] = [
     (&["dump", "stat", "script"], "for tables without a screen: sigtop --batch -- COMMAND"),
     (
         &["diff", "compare"],
-        "to compare profiles: sigtop check BASE NEW, or sigtop report --diff-base BEFORE AFTER; on the screen, press d",
+        "to compare profiles: sigtop check BASE NEW, or sigtop view --diff-base BEFORE AFTER; on the screen, press d",
     ),
 ];
 

@@ -88,6 +88,7 @@ pub(super) fn run_screen(
         command: settings.command.clone(),
         launched,
         recording,
+        base: settings.base.clone(),
         output: launched,
         on_quit: args.on_quit.unwrap_or_default(),
         mouse: !args.screen.no_mouse,

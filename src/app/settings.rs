@@ -71,6 +71,7 @@ pub(super) fn session_settings(args: &WatchArgs, command: &[OsString]) -> Settin
         interpreter_view: args.interpreter_view(),
         // On the screen, a key shows or hides them.
         keeps_kernel: uses_screen(args) || args.stacks.kernel == Some(KernelFrames::On),
+        base: None,
         sample_times: false,
     }
 }

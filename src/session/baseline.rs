@@ -28,6 +28,8 @@ pub(super) struct Baseline {
     span: Span,
     /// The time when the baseline was set, on the viewer's clock, ns.
     pub(super) at_ns: u64,
+    /// Whether its samples are of another file, with another clock.
+    is_of_file: bool,
     tallier: Tallier,
     /// The last result.
     result: Option<(CacheKey, Tallies)>,
@@ -44,6 +46,7 @@ impl Baseline {
         Baseline {
             span,
             at_ns,
+            is_of_file: false,
             tallier: Tallier::default(),
             result: None,
             threads: None,
@@ -52,16 +55,22 @@ impl Baseline {
         }
     }
 
+    /// A baseline of all samples of another file, the last of which is of `at_ns`.
+    pub(super) fn of_file(at_ns: u64) -> Baseline {
+        Baseline { is_of_file: true, ..Baseline::new(Span::Total, at_ns) }
+    }
+
     /// Replaces the numbers in `now` by their differences from the baseline. The first sample came
-    /// at `begun_ns`.
+    /// at `begun_ns`. Shares are those of the samples that filters keep if `of_kept`. Returns the
+    /// length of the time that is in both, ns.
     pub(super) fn subtract(
         &mut self,
         (profile, names): (&Profile, &Names),
         query: &Query,
         besides: Extras<'_>,
-        begun_ns: u64,
+        (begun_ns, of_kept): (u64, bool),
         now: &mut Tallies,
-    ) {
+    ) -> u64 {
         let covered_ns = |span: Span| match span {
             Span::Last { ns, now_ns } => ns.min(now_ns.saturating_sub(begun_ns)),
             Span::Total => 0,
@@ -82,26 +91,32 @@ impl Baseline {
             }
             self.result = Some((key, tallies));
         }
-        let (Some(((base, ..), before)), bursts) = (&self.result, &self.bursts.1) else { return };
+        let (Some(((base, ..), before)), bursts) = (&self.result, &self.bursts.1) else { return 0 };
+        let both_ns = if self.is_of_file { 0 } else { shared_ns(query.span, base.span, begun_ns) };
         let judge = match query.span {
+            Span::Total if self.is_of_file => {
+                let periods = Periods { now_ns: now.table.total_ns, before_ns: before.table.total_ns, shared_ns: 0 };
+                SignificanceTest::new((&now.table, &before.table), periods, bursts)
+            }
             Span::Total => SignificanceTest::accept_all(),
             Span::Last { .. } => {
                 let (now_ns, before_ns) = (covered_ns(query.span), covered_ns(base.span));
-                let periods = Periods { now_ns, before_ns, shared_ns: shared_ns(query.span, base.span, begun_ns) };
+                let periods = Periods { now_ns, before_ns, shared_ns: both_ns };
                 SignificanceTest::new((&now.table, &before.table), periods, bursts)
             }
         };
         self.judge = judge;
         let rows = now.table.rows.iter().map(|row| row.full.clone());
         let trends: HashMap<Text, Trend> = rows.zip(now.trends.rows.iter().copied()).collect();
-        now.table = diff::diff_tables(&now.table, &before.table, (&judge, bursts), query.sort).into();
+        now.table = diff::diff_tables(&now.table, &before.table, (&judge, bursts), (query.sort, of_kept)).into();
         // The rows have a new order, and rows of the baseline alone have no trend.
         if !trends.is_empty() {
             let of = |row: &TopRow| trends.get(&row.full).copied().unwrap_or_default();
             now.trends = Trends { rows: now.table.rows.iter().map(of).collect() }.into();
         }
         if let (Some(now), Some(before)) = (&mut now.total, &before.total) {
-            *now = diff::diff_tables(now, before, (&SignificanceTest::accept_all(), bursts), query.sort).into();
+            *now =
+                diff::diff_tables(now, before, (&SignificanceTest::accept_all(), bursts), (query.sort, of_kept)).into();
         }
         if let (Some(now), Some(before)) = (&mut now.callers, &before.callers) {
             *now = diff::diff_callers(now, before, (&judge, bursts));
@@ -113,6 +128,7 @@ impl Baseline {
             let least_share = besides.flame.map_or(0.0, |flame| flame.least_share);
             *now = diff::diff_flames(now, before, (&judge, bursts), least_share).into();
         }
+        both_ns
     }
 
     /// The query for the baseline that corresponds to the current query.

@@ -55,7 +55,7 @@ impl Session {
         // The capacity is 1, so that a waiting piece is recent.
         let (write, output) = bounded(1);
         let events = follow(&target, write)?;
-        let inlets = Inlets { arrivals, events, output, recorded: never() };
+        let inlets = Inlets { arrivals, events, output, recorded: never(), base: None };
         let mut live = LiveTarget::new(target, agents, sampler, monotonic_ns());
         let warning = live.sample_from_outside(&settings).map(|(warning, _)| warning);
         Session::run((SampleSource::Live(Box::new(live)), warning), recorder, settings, inlets)
@@ -67,8 +67,9 @@ impl Session {
     /// If the system cannot start a thread.
     pub fn play(mut opened: PlaybackSource, is_live: bool, settings: Settings) -> std::io::Result<Session> {
         let remark = opened.remark();
+        let base = opened.base().map(PlaybackSource::read).transpose()?;
         let (about, recorded) = opened.read()?;
-        let inlets = Inlets { arrivals: never(), events: never(), output: never(), recorded };
+        let inlets = Inlets { arrivals: never(), events: never(), output: never(), recorded, base };
         let player = Player::new(about, is_live);
         let remark = remark.map(|remark| format!("{}: {remark}", settings.name));
         Session::run((SampleSource::Recording(Box::new(player)), remark), Recorder::of_recording(), settings, inlets)
@@ -81,7 +82,7 @@ impl Session {
         settings: Settings,
         inlets: Inlets,
     ) -> std::io::Result<Session> {
-        let Inlets { arrivals, events, output, recorded } = inlets;
+        let Inlets { arrivals, events, output, recorded, base } = inlets;
         let (commands, orders) = bounded(NOTICES);
         let (tell, notices) = bounded(NOTICES);
         let (ask, requests) = bounded(NAMES);
@@ -101,6 +102,7 @@ impl Session {
         let problem = servers.as_ref().and_then(|servers| servers.problem());
         problem.into_iter().for_each(|problem| watch.warn(problem.to_owned()));
         let thread = std::thread::Builder::new().name("profile".to_owned()).spawn(move || {
+            base.into_iter().for_each(|(about, blocks)| watch.play_base(about, &blocks));
             watch.run(&SessionChannels {
                 arrivals,
                 orders,
@@ -138,6 +140,8 @@ struct Inlets {
     events: Receiver<launch::TargetEvent>,
     output: Receiver<Vec<u8>>,
     recorded: Receiver<Result<Block, RecordingError>>,
+    /// The recording that is the baseline.
+    base: Option<(RecordingInfo, Receiver<Result<Block, RecordingError>>)>,
 }
 
 /// The description of the session in its recording.

@@ -230,6 +230,19 @@ impl Model {
         self.dirty = true;
     }
 
+    /// Makes all samples so far the baseline, the last of which is of `at_ns`, and begins again
+    /// without any.
+    pub fn set_file_as_baseline(&mut self, at_ns: u64) {
+        self.profile.set_baseline();
+        self.baseline = Some(Baseline::of_file(at_ns));
+        for clock in Clock::ALL {
+            self.profile.reset(clock);
+            self.since_reset.reset(clock, self.received);
+        }
+        self.begun_ns = None;
+        self.dirty = true;
+    }
+
     /// The span that the question covers at `now_ns`.
     fn span(&self, now_ns: u64) -> Span {
         match self.question.past.filter(|_| self.frozen.is_some()) {
@@ -315,6 +328,7 @@ impl Model {
         let besides = Extras {
             center: question.centre.as_deref(),
             unfolded: &question.unfolded,
+            details: question.details && self.baseline.is_none(),
             lines: question.listing.as_deref(),
             flame: question.flame.as_ref(),
             total: span != Span::Total,
@@ -325,14 +339,15 @@ impl Model {
         let all = question.flame.clone().map(|form| FlameQuery { least_share: 0.0, ..form });
         let flame = if self.baseline.is_some() { all.as_ref() } else { besides.flame };
         let mut tallies = self.tallier.answer(&self.profile, &self.names, &query, Extras { flame, ..besides });
-        let mut baseline_ns = None;
+        let (mut baseline_ns, mut overlap_ns) = (None, 0);
         if let Some(baseline) = &mut self.baseline {
             let begun_ns = self.begun_ns.unwrap_or(0);
-            baseline.subtract((&self.profile, &self.names), &query, besides, begun_ns, &mut tallies);
+            let how = (begun_ns, question.relative);
+            overlap_ns = baseline.subtract((&self.profile, &self.names), &query, besides, how, &mut tallies);
             baseline_ns = Some(now_ns.saturating_sub(baseline.at_ns));
         }
         let timeline = self.timeline(&query, now_ns);
-        let Tallies { table: window, total, callers, lines, flame, trends } = tallies;
+        let Tallies { table: window, total, callers, activity, lines, flame, trends } = tallies;
         let listing = lines.map(|lines| self.code_cache.listing(&self.profile, &self.names, lines));
         let total = total.unwrap_or_else(|| window.clone());
         let threads = question.threads.as_ref();
@@ -344,6 +359,11 @@ impl Model {
                 None => now,
             }
         });
+        let shows_waits = question.waits && self.clock == Clock::Real && self.baseline.is_none();
+        let waits = match shows_waits {
+            true => self.tallier.waits(&self.profile, &self.names, &query),
+            false => Vec::new(),
+        };
         let tagged = thread_filter::describe_tag_filters(&question.filters, &self.profile);
         // A window ends with the current bucket, which is incomplete.
         let window_ns = question.window_ns.map(|ns| ns.saturating_sub(BUCKET_NS - now_ns % BUCKET_NS));
@@ -353,11 +373,14 @@ impl Model {
             window,
             total,
             callers,
+            activity,
             listing,
             flame,
             timeline,
             baseline_ns,
+            overlap_ns,
             threads,
+            waits,
             tagged,
             now_ns,
             measured_ns,

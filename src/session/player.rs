@@ -28,10 +28,12 @@ use crate::profile::module::ModuleFile;
 use crate::profile::stack::{Frame, FrameId};
 use crate::symbols::jit::worker::JitReply;
 use crate::symbols::worker::{ResolvedLine, SymbolReply, SymbolRequest, SymbolState};
-use crate::wire::{Clock, ConnectionEvent, Engaged, Engine, Malformed, Message};
+use crate::wire::{Clock, ConnectionEvent, Engaged, Engine, Malformed, Message, SourceId};
 
 /// Maximum number of blocks that are read ahead.
 const BLOCKS: usize = 4;
+/// The bit that tells the connections of a baseline from those of the recording itself.
+const BASE_SOURCES: u32 = 1 << 31;
 /// Maximum time by which the clock of a live recording may run ahead of its last entry, ns: twice
 /// the interval of its time entries.
 const AHEAD_NS: u64 = 2_000_000_000;
@@ -44,6 +46,8 @@ pub struct PlaybackSource {
     blocks: BlockReader<Box<dyn Read + Send>>,
     /// Remarks on an imported profile, for the user.
     remark: Option<String>,
+    /// The recording or profile that is the baseline.
+    base: Option<Box<PlaybackSource>>,
 }
 
 impl PlaybackSource {
@@ -63,7 +67,7 @@ impl PlaybackSource {
             }
         });
         match (about, entries) {
-            (Some(about), _) => Ok(PlaybackSource { about, first, blocks, remark: None }),
+            (Some(about), _) => Ok(PlaybackSource { about, first, blocks, remark: None, base: None }),
             (None, fault) => {
                 let fault = fault.err().unwrap_or(Malformed::Short);
                 Err(RecordingError::Malformed { at_bytes: first.at_bytes, fault })
@@ -85,6 +89,16 @@ impl PlaybackSource {
     pub fn add_remarks(&mut self, remarks: Vec<String>) {
         let all: Vec<String> = self.remark.take().into_iter().chain(remarks).collect();
         self.remark = (!all.is_empty()).then(|| all.join("; "));
+    }
+
+    /// Adds what is played before as the baseline.
+    pub fn set_base(&mut self, base: PlaybackSource) {
+        self.base = Some(Box::new(base));
+    }
+
+    /// Takes the baseline.
+    pub(super) fn base(&mut self) -> Option<PlaybackSource> {
+        self.base.take().map(|base| *base)
     }
 
     /// Takes the remarks.
@@ -140,6 +154,8 @@ pub(super) struct Player {
     named: HashSet<FrameId>,
     /// The samples to play.
     pub(super) shown: ShownSamples,
+    /// The number of the first connection. Those of two recordings are different.
+    first_source: u32,
 }
 
 impl Player {
@@ -162,7 +178,27 @@ impl Player {
             requests: VecDeque::new(),
             named: HashSet::new(),
             shown: ShownSamples::default(),
+            first_source: 0,
         }
+    }
+
+    /// Starts at the beginning of the recording that is the baseline.
+    pub(super) fn of_base(about: RecordingInfo) -> Player {
+        Player { first_source: BASE_SOURCES, ..Player::new(about, false) }
+    }
+
+    /// Ends, and passes the requests for symbols that the recording does not answer to another
+    /// player.
+    pub(super) fn pass_requests(mut self, to: &mut Player) {
+        self.is_over = true;
+        while let Some(request) = self.next_request() {
+            to.requests.push_back(request);
+        }
+    }
+
+    /// The time of the last played entry, ns.
+    pub(super) fn last_ns(&self) -> u64 {
+        self.at_ns
     }
 
     /// Returns whether entries that are in the recording already are still to be played.
@@ -182,15 +218,19 @@ impl Player {
     ) -> Result<Vec<String>, RecordingError> {
         let mut words = Vec::new();
         let mut names = Vec::new();
+        let first_source = self.first_source;
+        let number = |source: SourceId| SourceId(source.0 | first_source);
         let Player { decoder, at_ns, cpu, unsampled, history, ended, engaged, shown, .. } = self;
         let played = decoder.decode_block(&block.plain, |entry| match entry {
             RecordingEntry::Sample(sampled) => {
                 *at_ns = sampled.at_ns.max(*at_ns);
                 if shown.count(sampled.sample.clock) {
-                    model.apply_recorded(sampled.source, sampled.at_ns, &sampled.sample, sampled.stack, sampled.frames);
+                    let source = number(sampled.source);
+                    model.apply_recorded(source, sampled.at_ns, &sampled.sample, sampled.stack, sampled.frames);
                 }
             }
-            RecordingEntry::Event(arrival) => {
+            RecordingEntry::Event(mut arrival) => {
+                arrival.source = number(arrival.source);
                 *at_ns = arrival.at_ns.max(*at_ns);
                 words.extend(warning(&arrival));
                 // Besides agents, a sampler may sample processes that sleep.

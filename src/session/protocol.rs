@@ -8,11 +8,12 @@ use super::header_facts::{Facts, TargetExit};
 use super::recording_writer::SavedFile;
 use super::save::SaveRequest;
 use crate::symbols::explain::Explanation;
+use crate::tally::activity::RowActivity;
 use crate::tally::call_paths::CallPath;
 use crate::tally::callers::Callers;
 use crate::tally::flame::{Flame, FlameQuery};
 use crate::tally::query::{Filters, Grouping, OwnCode, Sort, TagRoot};
-use crate::tally::threads::{ThreadTable, ThreadsQuery};
+use crate::tally::threads::{ThreadTable, ThreadsQuery, WaitShare};
 use crate::tally::timeline::Timeline;
 use crate::tally::top::TopTable;
 use crate::tally::trend::Trends;
@@ -31,6 +32,9 @@ pub struct Question {
     pub group: Grouping,
     /// Frames that are added at the root of every stack.
     pub roots: TagRoot,
+    /// Whether the differences by which rows are sorted are those of shares of the samples that the
+    /// filters keep, not of all samples.
+    pub relative: bool,
     /// Whether idle threads are folded, see [`Query::fold_idle`](crate::tally::query::Query). Saved
     /// profiles contain their samples in any case.
     pub fold_idle: bool,
@@ -42,12 +46,16 @@ pub struct Question {
     pub centre: Option<String>,
     /// The callers and callees whose own callers and callees are shown.
     pub unfolded: Vec<CallPath>,
+    /// Whether the centre's heaviest way from the root and its activity are shown.
+    pub details: bool,
     /// Full name of the function whose source and assembly are shown.
     pub listing: Option<String>,
     /// Parameters of the flame graph, if it is shown.
     pub flame: Option<FlameQuery>,
     /// Parameters of the list of processes and threads, if it is shown.
     pub threads: Option<ThreadsQuery>,
+    /// Whether it is shown what threads wait for.
+    pub waits: bool,
     /// The part of the history to show while frozen, if it is not the last window.
     pub past: Option<HistoryWindow>,
     /// Whether the timeline is shown.
@@ -75,6 +83,8 @@ pub struct Answer {
     pub total: Arc<TopTable>,
     /// Callers and callees of the centre in the window, if the question has a centre.
     pub callers: Option<Callers>,
+    /// When and where the centre ran, if its details are shown.
+    pub activity: Option<RowActivity>,
     /// Source lines and code of the function in the question, with their weights in the window.
     pub listing: Option<SourceListing>,
     /// Flame graph of the window, if it is shown.
@@ -83,8 +93,13 @@ pub struct Answer {
     pub timeline: Option<Timeline>,
     /// Age of the baseline in ns, or `None` if numbers are not differences from a baseline.
     pub baseline_ns: Option<u64>,
+    /// The length of the time that is both in the window and in the baseline, ns.
+    pub overlap_ns: u64,
     /// Processes and threads in the window, if they are shown.
     pub threads: Option<ThreadTable>,
+    /// The waits of all threads in the window, the longest first; empty if that is not shown, or if
+    /// the clock counts no waits.
+    pub waits: Vec<WaitShare>,
     /// The threads that each thread filter matches now. Focus filters come first.
     pub tagged: Vec<String>,
     /// The time of the answer on the viewer's clock, ns.

@@ -1,6 +1,7 @@
 //! The session thread. It owns the model and connects it with agents or a recording, the symbols
 //! and source threads, the target and the screen.
 
+mod base;
 mod commands;
 mod ending;
 mod generated;

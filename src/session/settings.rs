@@ -119,6 +119,8 @@ pub struct Settings {
     pub interpreter_view: InterpreterView,
     /// Whether stacks keep the functions of the kernel. The question may hide them.
     pub keeps_kernel: bool,
+    /// Name of the file that is the baseline of a recording.
+    pub base: Option<String>,
     /// Whether to keep the time of every sample, for file formats with a time axis.
     pub sample_times: bool,
 }

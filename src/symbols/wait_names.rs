@@ -128,7 +128,7 @@ impl NamedWait {
 
     /// The thread that holds what is waited for. Only locks have one.
     fn holder(&self, known: &KnownWait) -> Option<ThreadId> {
-        known.holder.filter(|_| matches!(self.reason, WaitReason::Lock | WaitReason::RwLock))
+        known.holder.filter(|_| self.reason.is_lock())
     }
 }
 

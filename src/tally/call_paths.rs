@@ -10,7 +10,7 @@ use super::rows::RowTable;
 use super::stacks::call_tree::{CallCursor, CallGroup, CallTree};
 use super::text::Text;
 
-/// Maximum number of unfolded rows that are answered.
+/// Maximum number of unfolded rows that are answered, and of callers on the heaviest way.
 const MAX_UNFOLDED: usize = 256;
 
 /// A row of the tree of callers or callees: the way to it from the center.
@@ -41,6 +41,26 @@ pub(super) fn unfold(callers: &mut Callers, unfolded: &[CallPath], tree: &CallTr
     }
 }
 
+/// Adds to the heaviest caller of the center its callers, to the heaviest of them theirs, and so on
+/// to the root.
+pub(super) fn unfold_heaviest_callers(callers: &mut Callers, tree: &CallTree, rows: &RowTable) {
+    let Some(center) = rows.find(&callers.full) else { return };
+    let nodes = tree.cursors_of(center);
+    let branch = Branch { tree, rows, is_recursive: tree.are_nested(&nodes), is_callee: false };
+    let mut cursors: Vec<CallCursor> = nodes.iter().map(|&cursor| tree.above(cursor)).collect();
+    let mut next = callers.callers.first_mut();
+    for _ in 0..MAX_UNFOLDED {
+        let Some(edge) = next else { return };
+        let Some(row) = rows.find(&edge.full) else { return };
+        let Some(group) = branch.groups(&cursors).into_iter().find(|group| group.row == row) else { return };
+        cursors = group.cursors;
+        if edge.children.is_empty() {
+            edge.children = branch.edges(&cursors);
+        }
+        next = edge.children.first_mut();
+    }
+}
+
 /// The edge at the end of a path.
 fn find_edge<'a>(edges: &'a mut [CallEdge], names: &[Text]) -> Option<&'a mut CallEdge> {
     let (first, rest) = names.split_first()?;
@@ -68,13 +88,18 @@ impl Branch<'_> {
             let row = self.rows.find(name)?;
             cursors = self.groups(&cursors).into_iter().find(|group| group.row == row)?.cursors;
         }
-        let mut groups = self.groups(&cursors);
+        Some(self.edges(&cursors))
+    }
+
+    /// The next rows as edges, by weight, then name.
+    fn edges(&self, cursors: &[CallCursor]) -> Vec<CallEdge> {
+        let mut groups = self.groups(cursors);
         if self.is_recursive {
             // Only here: two ways with the same rows so far may go on differently.
             groups.iter_mut().for_each(|group| self.tree.drop_nested(group, !self.is_callee));
         }
         groups.sort_by_key(|group| (Reverse(group.weight_ns), self.rows.rank(group.row)));
-        Some(groups.iter().map(|group| self.edge(group)).collect())
+        groups.iter().map(|group| self.edge(group)).collect()
     }
 
     /// The next rows. A stack may be in several positions of a group.

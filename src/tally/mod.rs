@@ -4,9 +4,10 @@
 //! A [`query`] is answered in four layers. [`filter`] applies it to frames and threads, whose names
 //! make [`rows`]. [`stacks`] derives facts about every stack from that, [`sums`] adds up samples
 //! and keeps the sums up to date, and the views ([`top`], [`callers`], [`lines`], [`flame`],
-//! [`threads`], [`trend`], [`timeline`]) build the answers. [`tallier`] connects the layers, and
+//! [`threads`], [`trend`], [`timeline`], [`activity`]) build the answers. [`tallier`] connects the layers, and
 //! [`diff`] compares answers with those of a baseline.
 
+pub mod activity;
 pub mod call_paths;
 pub mod callers;
 pub mod change;

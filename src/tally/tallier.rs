@@ -4,6 +4,7 @@
 
 use std::sync::Arc;
 
+use super::activity::{RowActivity, RowStacks};
 use super::call_paths::{self, CallPath};
 use super::callers::{CallerIndex, Callers};
 use super::filter::frame_filter::{FrameFilter, Invalidation};
@@ -19,7 +20,7 @@ use super::stacks::owner_stacks::OwnerStacks;
 use super::stacks::stack_facts::StackFacts;
 use super::stacks::{SPAN, TOTAL};
 use super::sums::incremental::{Context, IncrementalSums, SumsRequest};
-use super::threads::{ThreadSources, ThreadTable, ThreadsQuery, sort};
+use super::threads::{ThreadSources, ThreadTable, ThreadsQuery, WaitShare, sort};
 use super::timeline::Timeline;
 use super::top::{TopRow, TopTable};
 use super::trend::{TrendSums, TrendWindow, Trends};
@@ -36,6 +37,8 @@ pub struct Extras<'a> {
     pub center: Option<&'a str>,
     /// The callers and callees whose own callers and callees are requested.
     pub unfolded: &'a [CallPath],
+    /// Whether the center's heaviest way from the root and its activity are requested.
+    pub details: bool,
     /// The full name of the row whose lines and addresses are requested.
     pub lines: Option<&'a str>,
     /// The flame graph that is requested.
@@ -57,6 +60,8 @@ pub struct Tallies {
     pub total: Option<Arc<TopTable>>,
     /// Callers and callees, if requested.
     pub callers: Option<Callers>,
+    /// When and where the center ran, if its details are requested.
+    pub activity: Option<RowActivity>,
     /// Lines and addresses, if requested.
     pub lines: Option<RowLines>,
     /// The flame graph, if requested.
@@ -93,6 +98,7 @@ pub struct Tallier {
     sums: IncrementalSums,
     caller_index: CallerIndex,
     line_hits: LineHits,
+    row_stacks: RowStacks,
     call_tree: CallTree,
     trend_sums: TrendSums,
     cached: Option<CachedResult>,
@@ -105,7 +111,7 @@ impl Tallier {
     pub fn answer(&mut self, profile: &Profile, names: &Names, query: &Query, extras: Extras) -> Tallies {
         self.update(profile, names, query);
         let result = self.build_tables(profile, names, query, extras);
-        let Tallier { stacks, rows, frame_filter, facts, sums, .. } = self;
+        let Tallier { stacks, rows, frame_filter, facts, sums, idle, .. } = self;
         let index = StackIndex { nodes: stacks.nodes(profile), facts, filter: frame_filter, weights: &sums.weights };
         let callers = extras.center.map(|full| {
             self.caller_index.update(full, index, rows);
@@ -114,7 +120,16 @@ impl Tallier {
             if !extras.unfolded.is_empty() {
                 call_paths::unfold(&mut callers, extras.unfolded, &self.call_tree, rows);
             }
+            if extras.details {
+                call_paths::unfold_heaviest_callers(&mut callers, &self.call_tree, rows);
+            }
             callers
+        });
+        let activity = extras.center.filter(|_| extras.details).map(|full| {
+            let Some(row) = rows.find(full) else { return RowActivity::default() };
+            let (threads, row_count, invalidations) = (&self.thread_filter, rows.len(), self.invalidations);
+            let context = Context { profile, stacks, facts, threads, idle, row_count, invalidations };
+            self.row_stacks.sum(row, query, context)
         });
         let lines = extras.lines.map(|full| {
             self.line_hits.update(full, names, index, rows);
@@ -123,7 +138,7 @@ impl Tallier {
         let flame = extras.flame.and_then(|_| result.flame.as_ref().map(|(_, flame)| Arc::clone(flame)));
         let (table, total, trends) = (Arc::clone(&result.table), result.total.clone(), Arc::clone(&result.trends));
         self.cached = Some(result);
-        Tallies { table, total, callers, lines, flame, trends }
+        Tallies { table, total, callers, activity, lines, flame, trends }
     }
 
     /// Updates the sums. Returns the tables, trends and flame graph, from the last answer as far as
@@ -139,7 +154,8 @@ impl Tallier {
             row_count: rows.len(),
             invalidations: self.invalidations,
         };
-        let needs_tree = extras.flame.is_some() || (extras.center.is_some() && !extras.unfolded.is_empty());
+        let needs_tree =
+            extras.flame.is_some() || (extras.center.is_some() && (extras.details || !extras.unfolded.is_empty()));
         if needs_tree {
             self.call_tree.update(stacks.nodes(profile), facts, frame_filter);
         }
@@ -188,12 +204,33 @@ impl Tallier {
         threads_query: &ThreadsQuery,
     ) -> ThreadTable {
         self.update(profile, names, query);
-        let Tallier { stacks, rows, frame_filter, thread_filter: filter, facts, sums, idle, .. } = &*self;
-        let index = StackIndex { nodes: stacks.nodes(profile), facts, filter: frame_filter, weights: &sums.weights };
-        let sources = ThreadSources { profile, names, query: threads_query, filter, rows, stacks, index, idle };
-        let mut table = sources.build(query);
+        let mut table = self.thread_sources(profile, names, threads_query).build(query);
         sort(&mut table, threads_query.sort);
         table
+    }
+
+    /// Returns what the threads that are not idle wait for, the longest first.
+    pub fn waits(&mut self, profile: &Profile, names: &Names, query: &Query) -> Vec<WaitShare> {
+        self.update(profile, names, query);
+        let Tallier { stacks, facts, idle, thread_filter, .. } = &*self;
+        let counts = |key: ThreadStack| {
+            let is_kept = facts.flat_row(stacks.stack(key)).is_some() && thread_filter.keeps(profile, key);
+            (is_kept && !idle.sums(key.0)[SPAN]).then_some(())
+        };
+        let threads_query = ThreadsQuery::default();
+        let sources = self.thread_sources(profile, names, &threads_query);
+        sources.wait_shares(query, counts).remove(&()).unwrap_or_default()
+    }
+
+    fn thread_sources<'a>(
+        &'a self,
+        profile: &'a Profile,
+        names: &'a Names,
+        query: &'a ThreadsQuery,
+    ) -> ThreadSources<'a> {
+        let Tallier { stacks, rows, frame_filter, thread_filter: filter, facts, sums, idle, .. } = self;
+        let index = StackIndex { nodes: stacks.nodes(profile), facts, filter: frame_filter, weights: &sums.weights };
+        ThreadSources { profile, names, query, filter, rows, stacks, index, idle }
     }
 
     /// Returns the weight of the samples of a span that the filters keep, bucket by bucket.
@@ -257,6 +294,7 @@ impl Tallier {
         let kept = self.facts.update(stacks.nodes(profile), invalid, &self.frame_filter, &self.rows);
         self.caller_index.truncate(kept);
         self.line_hits.truncate(kept);
+        self.row_stacks.truncate(kept);
         self.call_tree.truncate(kept);
         // Filters do not hide what a thread waits in. One that waits for a lock or a CPU is not
         // idle.
@@ -264,9 +302,7 @@ impl Tallier {
             let wait = profile.stacks.wait(stack).and_then(|frame| names.wait(profile, frame));
             let code = profile.stacks.code(stack);
             let is_idle = code != StackId::EMPTY
-                && wait.is_none_or(|wait| {
-                    !matches!(wait.reason, WaitReason::Lock | WaitReason::RwLock | WaitReason::Runnable)
-                });
+                && wait.is_none_or(|wait| !wait.reason.is_lock() && wait.reason != WaitReason::Runnable);
             let frame = profile.stacks.nodes().get(code.index()).filter(|_| is_idle)?.frame;
             Some(names.function(names.lines(frame).first()?.function).short.as_str())
         };

@@ -24,6 +24,7 @@ use crate::tui::layout::{self, Pane, View};
 use crate::tui::name_style::NameStyle;
 use crate::tui::pane::callers::state::CallersState;
 use crate::tui::pane::context::PaneContext;
+use crate::tui::pane::flame::rows::FlameRows;
 use crate::tui::pane::flame::state::{Colour, FlameState};
 use crate::tui::pane::help::explain::NameQuestion;
 use crate::tui::pane::help::pages::HelpPage;
@@ -58,9 +59,8 @@ pub struct App {
     pub(super) answer: Option<Arc<Answer>>,
     pub(super) top: TopState,
     pub(super) callers: CallersState,
-    /// Columns of the callers pane beside the top pane. It grows with the names.
-    pub(super) callers_columns: u16,
     pub(super) flame: FlameState,
+    pub(super) flame_rows: FlameRows,
     pub(super) source: SourceState,
     pub(super) threads: ThreadsState,
     /// The name that the explanation page is about.
@@ -128,8 +128,8 @@ impl App {
             answer: None,
             top: TopState::default(),
             callers: CallersState::default(),
-            callers_columns: 0,
             flame: FlameState::default(),
+            flame_rows: FlameRows::default(),
             source: SourceState::default(),
             threads: ThreadsState::default(),
             explanation: None,
@@ -151,7 +151,7 @@ impl App {
             frozen: false,
             timeline: TimelineState::default(),
             step_count: None,
-            is_diff: false,
+            is_diff: options.base.is_some(),
             clock: Pending::new(options.clock),
             warned_unsampled: false,
             itimer_confirmed: options.engine == Engine::Itimer || options.clock == Clock::Virtual,
@@ -332,7 +332,7 @@ impl App {
             Action::Base => self.relative = !self.relative,
             Action::Window(step) => self.step_window(step),
             Action::Reset => {
-                self.is_diff = false;
+                (self.is_diff, self.options.base) = (false, None);
                 self.note("totals reset");
                 return vec![Effect::Send(Command::Reset)];
             }
@@ -385,6 +385,8 @@ impl App {
             self.callers.take(callers);
         }
         if let Some(flame) = &answer.flame {
+            self.flame_rows.update(self.flame.count_levels(flame), answer.now_ns);
+            self.fit_flame();
             self.flame.take(flame, self.top.is_firm());
         }
         self.source.apply_answer(&answer, self.top.is_firm());
@@ -404,8 +406,9 @@ impl App {
             _ => self.filters.now().clone(),
         };
         let shows = |pane| self.layout().is_some_and(|layout| layout.pane(pane).is_some());
-        let centre = self.top.selected_name().filter(|_| self.card || shows(Pane::Callers)).map(str::to_owned);
-        let listing = self.top.selected_name().filter(|_| self.card || shows(Pane::Source)).map(str::to_owned);
+        let details = self.card || self.shows_card();
+        let centre = self.top.selected_name().filter(|_| details || shows(Pane::Callers)).map(str::to_owned);
+        let listing = self.top.selected_name().filter(|_| details || shows(Pane::Source)).map(str::to_owned);
         let flame = shows(Pane::Flame).then(|| self.flame.query());
         let shows_threads = shows(Pane::Threads) || self.shows_waits();
         let threads = shows_threads.then(|| self.threads.query());
@@ -415,14 +418,17 @@ impl App {
             sort: self.sort,
             group: self.group,
             roots: self.roots,
+            relative: self.relative,
             fold_idle: self.fold_idle,
             hides_kernel: self.hides_kernel,
             own: self.own.clone(),
             centre,
+            details,
             unfolded: if shows(Pane::Callers) { self.callers.unfolded().to_vec() } else { Vec::new() },
             listing,
             flame,
             threads,
+            waits: shows(Pane::Top),
             past: self.past(),
             timeline: self.frozen,
         }
@@ -441,7 +447,7 @@ impl App {
             is_current: self.answer.as_ref().is_some_and(|answer| answer.question == self.question()),
             top: &self.top,
             callers: &self.callers,
-            callers_columns: self.callers_columns,
+            flame_levels: self.flame_rows.levels(),
             flame: &self.flame,
             source: &self.source,
             threads: &self.threads,

@@ -9,12 +9,10 @@ use super::term::emulator;
 pub const MIN_SIZE: (u16, u16) = (40, 8);
 /// Minimum columns to show the callers beside the top pane.
 const CALLERS_FROM_COLUMNS: u16 = 96;
-/// Minimum columns of the callers pane. It is as wide as its names need, in steps, up to 45 % of
-/// the screen.
-const CALLERS_COLUMNS: u16 = 40;
-const CALLERS_STEP: u16 = 6;
 /// Minimum rows to show the flame graph below them.
 const FLAME_FROM_ROWS: u16 = 24;
+/// Minimum rows of the flame graph, and of those that it may take if it has more levels.
+const FLAME_ROWS: (u16, u16) = (4, 8);
 /// Minimum rows to show the target's output on the dashboard too.
 const OUTPUT_FROM_ROWS: u16 = 36;
 /// Rows of the header, of status line and footer, and of a pane's title.
@@ -86,17 +84,19 @@ pub enum OutputRows {
     None,
     /// It takes its title only, because nothing was written yet.
     Title,
-    /// It takes a few rows.
-    Some,
+    /// It takes its title and as many of these lines as may be shown.
+    Lines(u16),
 }
 
 impl OutputRows {
-    /// The rows for a target that has sigtop's terminal or not, and has written to it or not.
-    pub fn new(has_terminal: bool, is_used: bool) -> OutputRows {
-        match (has_terminal, is_used) {
+    /// The rows for a target that has sigtop's terminal or not, and has written this many lines to
+    /// it. All rows are shown while the user types.
+    pub fn new(has_terminal: bool, is_typing: bool, lines: u16) -> OutputRows {
+        match (has_terminal, lines) {
             (false, _) => OutputRows::None,
-            (true, false) => OutputRows::Title,
-            (true, true) => OutputRows::Some,
+            (true, _) if is_typing => OutputRows::Lines(u16::MAX),
+            (true, 0) => OutputRows::Title,
+            (true, lines) => OutputRows::Lines(lines),
         }
     }
 }
@@ -119,16 +119,16 @@ pub struct Layout {
 }
 
 impl Layout {
-    /// Lays out a screen (columns, rows); `None` when it is smaller than [`MIN_SIZE`]. `wanted` is
-    /// the width that the callers pane would like to have.
-    pub fn new((columns, rows): (u16, u16), view: View, output: OutputRows, wanted: u16) -> Option<Layout> {
+    /// Lays out a screen (columns, rows); `None` when it is smaller than [`MIN_SIZE`]. `levels` is
+    /// the number of levels of the flame graph.
+    pub fn new((columns, rows): (u16, u16), view: View, output: OutputRows, levels: u16) -> Option<Layout> {
         if columns < MIN_SIZE.0 || rows < MIN_SIZE.1 {
             return None;
         }
         let body = Rect::new(0, HEADER, columns, rows - HEADER - FOOT);
         let (panes, bar) = match view {
             View::Alone(pane) => (vec![(pane, body)], None),
-            View::Dashboard => dashboard(body, output, wanted),
+            View::Dashboard => dashboard(body, output, levels),
         };
         Some(Layout {
             header: Rect::new(0, 0, columns, HEADER),
@@ -153,22 +153,21 @@ impl Layout {
 
 /// Lays out the dashboard: always the top pane, and as far as they fit the callers beside it and
 /// the flame graph and the target's output below. Also returns the bar between panes side by side.
-fn dashboard(body: Rect, output: OutputRows, wanted: u16) -> (Vec<(Pane, Rect)>, Option<Rect>) {
+fn dashboard(body: Rect, output: OutputRows, levels: u16) -> (Vec<(Pane, Rect)>, Option<Rect>) {
     let rows = HEADER + body.height + FOOT;
     let output = match output {
         _ if rows < OUTPUT_FROM_ROWS => 0,
         OutputRows::None => 0,
         OutputRows::Title => TITLE,
-        OutputRows::Some => (rows / 10).clamp(3, 8),
+        OutputRows::Lines(lines) => (rows / 10).clamp(3, 8).min(lines.saturating_add(TITLE)),
     };
-    let flame = if rows >= FLAME_FROM_ROWS { ((body.height - output) * 4 / 9).max(8) } else { 0 };
+    let most = ((body.height - output) * 4 / 9).max(FLAME_ROWS.1);
+    let flame = levels.saturating_add(TITLE).clamp(FLAME_ROWS.0, most);
+    let flame = if rows >= FLAME_FROM_ROWS { flame } else { 0 };
     let above = Rect { height: body.height - output - flame, ..body };
     let (mut panes, mut bar) = (Vec::new(), None);
     if body.width >= CALLERS_FROM_COLUMNS {
-        // Steps of a few columns, so that a name that is a little longer does not move the border.
-        let wanted = wanted.saturating_add(CALLERS_STEP - 1) / CALLERS_STEP * CALLERS_STEP;
-        let most = body.width / 20 * 9;
-        let callers = wanted.clamp(CALLERS_COLUMNS.min(most), most);
+        let callers = body.width / 20 * 9;
         let top = Rect { width: body.width - callers - 1, ..above };
         let callers = Rect { x: top.right() + 1, width: callers, ..above };
         panes.extend([(Pane::Top, top), (Pane::Callers, callers)]);
@@ -219,9 +218,10 @@ mod tests {
         for columns in 0..200 {
             for rows in 0..80 {
                 let views = [
-                    (View::Dashboard, OutputRows::Some),
+                    (View::Dashboard, OutputRows::Lines(1)),
+                    (View::Dashboard, OutputRows::Lines(u16::MAX)),
                     (View::Dashboard, OutputRows::Title),
-                    (View::Alone(Pane::Flame), OutputRows::Some),
+                    (View::Alone(Pane::Flame), OutputRows::Lines(3)),
                 ];
                 for (view, output) in views {
                     let Some(layout) = Layout::new((columns, rows), view, output, rows) else {
@@ -247,7 +247,7 @@ mod tests {
     #[test]
     fn panes_go_in_order() {
         let shown = |size| {
-            let layout = Layout::new(size, View::Dashboard, OutputRows::Some, 0).unwrap();
+            let layout = Layout::new(size, View::Dashboard, OutputRows::Lines(9), 9).unwrap();
             layout.panes.iter().map(|(pane, _)| pane.number()).collect::<String>()
         };
         assert_eq!(shown((140, 45)), "1236");
@@ -258,8 +258,20 @@ mod tests {
     }
 
     #[test]
+    fn a_pane_takes_the_rows_that_it_has() {
+        let height = |pane, lines, levels| {
+            let output = OutputRows::new(true, false, lines);
+            let layout = Layout::new((140, 45), View::Dashboard, output, levels).unwrap();
+            layout.pane(pane).unwrap().height
+        };
+        assert_eq!([0, 1, 2, 3, 99].map(|lines| height(Pane::Output, lines, 9)), [1, 2, 3, 4, 4]);
+        assert_eq!([0, 3, 4, 9, 99].map(|levels| height(Pane::Flame, 0, levels)), [4, 4, 5, 10, 17]);
+        assert_eq!(height(Pane::Top, 0, 9), 41 - 1 - 10);
+    }
+
+    #[test]
     fn the_target_keeps_its_size_whatever_is_shown() {
-        let alone = Layout::new((100, 30), View::Alone(Pane::Output), OutputRows::Some, 0).unwrap();
+        let alone = Layout::new((100, 30), View::Alone(Pane::Output), OutputRows::Lines(9), 0).unwrap();
         assert_eq!(target_size((100, 30)), (100, alone.body.height - TITLE));
         assert_eq!(target_size((1, 1)), emulator::MIN_SIZE);
     }

@@ -33,6 +33,7 @@ pub fn draw(frame: &mut Frame<'_>, app: &App) {
             for (shown, area) in layout.panes.iter().filter(|_| !matches!(app.mode, Mode::Help(..))) {
                 match shown {
                     Pane::Top => pane::top::draw::draw(&mut canvas, *area, context),
+                    Pane::Callers if context.shows_card() => pane::callers::card::draw(&mut canvas, *area, context),
                     Pane::Callers => pane::callers::draw::draw(&mut canvas, *area, context),
                     Pane::Flame => pane::flame::draw::draw(&mut canvas, *area, context),
                     Pane::Source => pane::source::draw::draw(&mut canvas, *area, context),

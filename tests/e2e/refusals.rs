@@ -203,6 +203,21 @@ fn an_unknown_file_extension_is_refused() {
     }
 }
 
+/// Differences are drawn, and files of two clocks have none.
+#[test]
+fn files_that_cannot_be_compared_say_why() {
+    let directory = targets::scratch("compared");
+    let [cpu, wall] = ["cpu", "wall"].map(|clock| directory.join(format!("{clock}.sigtop")));
+    for (clock, file) in [("cpu", &cpu), ("wall", &wall)] {
+        let ran = sigtop(&["record", "--quiet", "--clock", clock, "-o", text(file), "--", "true"]);
+        assert_eq!(ran.code(), 0, "{}", ran.err());
+    }
+    let [cpu, wall] = [text(&cpu), text(&wall)];
+    refused(&["view", "--diff-base", cpu, wall], 2, &[cpu, "by the cpu clock", wall, "by the wall clock"]);
+    refused(&["view", "--diff-base", cpu, cpu], 2, &["needs a terminal", "sigtop report --diff-base OLD NEW"]);
+    refused(&["view", "--diff-base", "./missing", cpu], 125, &["cannot read ./missing"]);
+}
+
 /// A program that does not start leaves no file.
 #[test]
 fn a_recording_that_does_not_begin_leaves_no_file() {

@@ -15,10 +15,10 @@ use sigtop::tally::tallier::{Extras, Tallier};
 use crate::stacks::{Sample, calling, counted, everything, played, query, samples, text};
 
 /// Name, whether every call was inlined, weight.
-type Figures = (String, bool, u64);
+pub(crate) type Figures = (String, bool, u64);
 
 /// Returns flat and cum of the centre, its callers and its callees.
-fn oracle(samples: &[Sample], query: &Query, centre: &str) -> (u64, u64, Vec<Figures>, Vec<Figures>) {
+pub(crate) fn oracle(samples: &[Sample], query: &Query, centre: &str) -> (u64, u64, Vec<Figures>, Vec<Figures>) {
     let (mut flat, mut cum) = (0, 0);
     let mut edges = BTreeMap::<(String, String), (bool, u64)>::new();
     for (steps, weight) in counted(samples, query) {
@@ -53,7 +53,7 @@ fn extract(answer: &Callers) -> (u64, u64, Vec<Figures>, Vec<Figures>) {
 }
 
 /// Returns the callers, or callees, behind a path from the centre, by weight.
-fn branch_oracle(samples: &[Sample], query: &Query, centre: &str, path: &CallPath) -> Vec<(String, u64)> {
+pub(crate) fn branch_oracle(samples: &[Sample], query: &Query, centre: &str, path: &CallPath) -> Vec<(String, u64)> {
     let mut sums = BTreeMap::<String, u64>::new();
     for (mut steps, weight) in counted(samples, query) {
         if !path.is_callee {
@@ -109,7 +109,7 @@ fn compare_branches(
 }
 
 /// Returns one of the existing rows, or `nobody`, which no row is called.
-fn one_of(samples: &[Sample], query: &Query, centre: prop::sample::Index) -> String {
+pub(crate) fn one_of(samples: &[Sample], query: &Query, centre: prop::sample::Index) -> String {
     let whole = Query { group: query.group, roots: query.roots, ..Query::default() };
     let names: BTreeSet<String> =
         counted(samples, &whole).into_iter().flat_map(|(steps, _)| steps).map(|step| step.0).collect();

@@ -13,6 +13,7 @@ use sigtop::tally::flame::{Flame, FlameQuery};
 use sigtop::tally::lines::{LineWeight, RowLines};
 use sigtop::tally::query::{Filters, Query, Sort};
 use sigtop::tally::threads::{Load, ThreadTable, ThreadsQuery};
+use sigtop::tally::top::{TopRow, TopTable};
 use sigtop::tally::trend::Trend;
 use sigtop::wire::Clock;
 
@@ -136,6 +137,20 @@ fn places_told(lines: &RowLines) -> Sums {
         (format!("{}:{}", line.file, line.line), numbers)
     };
     lines.lines.iter().map(line).collect()
+}
+
+/// Returns the difference of a row's shares in the measure that rows are sorted by, as a key by
+/// which the greatest come first: a rounded number of points, so that equal ones are equal.
+fn points(row: &TopRow, table: &TopTable, sort: Sort) -> i64 {
+    let changes = row.changes.unwrap();
+    let (difference, before) = match sort {
+        Sort::Flat => (signed(row.flat_ns, Some(changes.flat)), changes.before_ns.0),
+        Sort::Cum | Sort::Latency => (signed(row.cum_ns, Some(changes.cum)), changes.before_ns.1),
+        Sort::Name => return 0,
+    };
+    let share = |ns: i128, all: u64| ns as f64 / all.max(1) as f64;
+    let now = share(i128::from(before) + difference, table.total_ns - table.before_ns);
+    -((now - share(before.into(), table.before_ns)).abs() * 1e9).round() as i64
 }
 
 /// Returns weight and number of samples, by process and by thread.
@@ -283,12 +298,7 @@ proptest! {
         let last = |now_ms: u64| Span::Last { ns: ms * 1_000_000, now_ns: now_ms * 1_000_000 };
         prop_assert_eq!(extract(&answer.window), less(&of(&samples, last(then_ms)), &of(&early, last(mark_ms))));
         prop_assert_eq!(extract(&answer.total), less(&of(&samples, Span::Total), &of(&early, Span::Total)));
-        let sizes: Vec<u64> = answer.window.rows.iter().map(|row| match query.sort {
-            Sort::Flat => row.flat_ns,
-            Sort::Cum | Sort::Latency => row.cum_ns,
-            Sort::Name => 0,
-        }).collect();
-        prop_assert!(sizes.is_sorted_by(|a, b| a >= b));
+        prop_assert!(answer.window.rows.is_sorted_by_key(|row| points(row, &answer.window, query.sort)));
         model.set_baseline(false, 0);
         let plain = model.answer(then_ms * 1_000_000, facts());
         prop_assert_eq!(extract(&plain.window), of(&samples, last(then_ms)));

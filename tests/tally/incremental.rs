@@ -8,6 +8,7 @@ use sigtop::profile::Profile;
 use sigtop::profile::totals::Span;
 use sigtop::symbols::scenario::Script;
 use sigtop::symbols::{FunctionId, Names};
+use sigtop::tally::callers::CallEdge;
 use sigtop::tally::flame::FlameQuery;
 use sigtop::tally::query::{Query, Sort};
 use sigtop::tally::tallier::{Extras, Tallier, Tallies};
@@ -55,9 +56,8 @@ fn certain(mut answer: Tallies, question: &Query) -> Tallies {
     }
     if let Some(callers) = &mut answer.callers {
         callers.module = Text::default();
-        callers.callers.iter_mut().chain(&mut callers.callees).for_each(|edge| {
-            (edge.module, edge.is_own) = (Text::default(), true);
-        });
+        clear_edges(&mut callers.callers);
+        clear_edges(&mut callers.callees);
     }
     answer.lines.iter_mut().for_each(|lines| lines.module = Text::default());
     answer
@@ -68,10 +68,18 @@ fn certain(mut answer: Tallies, question: &Query) -> Tallies {
     answer
 }
 
+fn clear_edges(edges: &mut [CallEdge]) {
+    for edge in edges {
+        (edge.module, edge.is_own) = (Text::default(), true);
+        clear_edges(&mut edge.children);
+    }
+}
+
 fn same(kept: &Tallies, fresh: &Tallies) -> Result<(), TestCaseError> {
     prop_assert_eq!(&kept.table, &fresh.table);
     prop_assert_eq!(&kept.total, &fresh.total);
     prop_assert_eq!(&kept.callers, &fresh.callers);
+    prop_assert_eq!(&kept.activity, &fresh.activity);
     prop_assert_eq!(&kept.lines, &fresh.lines);
     prop_assert_eq!(&kept.flame, &fresh.flame);
     prop_assert_eq!(&kept.trends, &fresh.trends);
@@ -119,6 +127,7 @@ proptest! {
             let besides = Extras {
                 center: with_centre.then_some("a"),
                 unfolded: &[],
+                details: true,
                 lines: with_centre.then_some("b"),
                 flame: with_flame.then_some(&form),
                 total: true,
@@ -132,7 +141,15 @@ proptest! {
             // Before the first sample there is no earlier answer to reuse.
             if again && kept_samples > 0 {
                 // More results are requested for the same samples. Later samples are not included.
-                let more = Extras { center: Some("a"), lines: Some("b"), flame: Some(&form), trends: false, ..besides };
+                // The activity is of all samples.
+                let more = Extras {
+                    center: Some("a"),
+                    details: false,
+                    lines: Some("b"),
+                    flame: Some(&form),
+                    trends: false,
+                    ..besides
+                };
                 let anew = |profile: &Profile| {
                     certain(Tallier::default().answer(profile, &names, &query, more), &query)
                 };

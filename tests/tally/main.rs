@@ -3,6 +3,7 @@
 //! Stacks, filters, order and spans are random.
 
 mod callers;
+mod details;
 mod diff;
 mod flame;
 mod idle;

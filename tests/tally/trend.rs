@@ -14,8 +14,16 @@ use sigtop::tally::trend::{Direction, PARTS};
 
 use crate::stacks::{Sample, played, query, samples, text};
 
-const TRENDS: Extras =
-    Extras { trends: true, center: None, unfolded: &[], lines: None, flame: None, total: false, reuse_samples: false };
+const TRENDS: Extras = Extras {
+    trends: true,
+    center: None,
+    unfolded: &[],
+    details: false,
+    lines: None,
+    flame: None,
+    total: false,
+    reuse_samples: false,
+};
 
 /// Returns the share in each part, by row that has a flat.
 fn oracle(samples: &[Sample], query: &Query) -> BTreeMap<String, Vec<f64>> {

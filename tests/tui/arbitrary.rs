@@ -7,14 +7,16 @@ use proptest::prelude::*;
 use sigtop::profile::process::ProcessId;
 use sigtop::profile::thread::{ThreadId, ThreadState};
 use sigtop::profile::totals::Weight;
+use sigtop::profile::waits::WaitReason;
 use sigtop::session::{Answer, Facts, Question, TargetExit};
 use sigtop::symbols::FunctionId;
+use sigtop::tally::activity::{RowActivity, ThreadPart};
 use sigtop::tally::callers::{CallEdge, Callers};
 use sigtop::tally::change::{Change, Changes, Difference};
 use sigtop::tally::flame::{Flame, FlameBox};
 use sigtop::tally::text::Text;
 use sigtop::tally::threads::{
-    DeepestRow, FoldedRows, Load, LoadChange, ProcessRow, StackRow, ThreadRow, ThreadTable, WaitRow,
+    DeepestRow, FoldedRows, Load, LoadChange, ProcessRow, StackRow, ThreadRow, ThreadTable, WaitRow, WaitShare,
 };
 use sigtop::tally::timeline::Timeline;
 use sigtop::tally::top::{InlineState, TopRow, TopTable};
@@ -166,6 +168,7 @@ fn load() -> impl Strategy<Value = Load> {
     (number(), number(), prop::array::uniform8(number()), name(), name()).prop_map(
         |(ns, samples, parts_ns, top, module)| Load {
             weight: Weight::new(ns, samples),
+            running_ns: ns / 2,
             parts_ns,
             top: top.as_str().into(),
             top_full: top.into(),
@@ -202,6 +205,7 @@ fn threads() -> impl Strategy<Value = ThreadTable> {
             short: full.as_str().into(),
             full: full.as_str().into(),
             module: module.as_str().into(),
+            is_own: full.len().is_multiple_of(2),
         })
     };
     let frames = prop::collection::vec((row(), number()), 0..20);
@@ -209,13 +213,22 @@ fn threads() -> impl Strategy<Value = ThreadTable> {
     let deepest = prop::option::of(deepest);
     let wait = (name(), prop::option::of(number()), row()).prop_map(|(name, since_ns, within)| WaitRow {
         name: name.as_str().into(),
+        reason: if name.len().is_multiple_of(2) { WaitReason::Lock } else { WaitReason::Sleep },
         since_ns,
         holder: since_ns.map(|ns| ThreadId((ns % 20) as u32)),
         within,
     });
     let wait = prop::option::of(wait);
-    let thread = (0..20u32, any::<u32>(), name(), prop::sample::select(states), load(), any::<bool>(), (wait, deepest));
-    let thread = thread.prop_map(|(id, tid, name, state, load, inside, (wait, deepest))| ThreadRow {
+    let thread = (
+        0..20u32,
+        any::<u32>(),
+        name(),
+        prop::sample::select(states),
+        load(),
+        any::<bool>(),
+        (wait, wait_shares(), deepest),
+    );
+    let thread = thread.prop_map(|(id, tid, name, state, load, inside, (wait, waits, deepest))| ThreadRow {
         id: ThreadId(id),
         tid,
         name,
@@ -223,6 +236,7 @@ fn threads() -> impl Strategy<Value = ThreadTable> {
         load,
         inside,
         wait,
+        waits,
         stack: Vec::new(),
         deepest,
     });
@@ -256,6 +270,25 @@ fn trends() -> impl Strategy<Value = Trends> {
         direction: [Direction::Rising, Direction::Falling, Direction::Steady][direction],
     });
     prop::collection::vec(row, 0..30).prop_map(|rows| Trends { rows })
+}
+
+fn wait_shares() -> impl Strategy<Value = Vec<WaitShare>> {
+    let reasons = [WaitReason::Lock, WaitReason::RwLock, WaitReason::Sleep, WaitReason::Runnable];
+    let share = (prop::sample::select(reasons.to_vec()), name(), name(), number());
+    let share = share.prop_map(|(reason, holder, within, weight_ns)| WaitShare {
+        reason,
+        holder: Text::from(holder),
+        within: Text::from(within),
+        weight_ns,
+    });
+    prop::collection::vec(share, 0..9)
+}
+
+fn activity() -> impl Strategy<Value = RowActivity> {
+    let thread = (0..99u32, name(), number());
+    let thread = thread.prop_map(|(tid, name, weight_ns)| ThreadPart { tid, name: Text::from(name), weight_ns });
+    let shares = prop::array::uniform30(any::<f32>());
+    (shares, prop::collection::vec(thread, 0..40)).prop_map(|(shares, threads)| RowActivity { shares, threads })
 }
 
 fn facts() -> impl Strategy<Value = Facts> {
@@ -314,10 +347,10 @@ fn facts() -> impl Strategy<Value = Facts> {
 /// An arbitrary answer, whose question is set later.
 pub(crate) fn answer() -> impl Strategy<Value = Answer> {
     let besides = (
-        prop::option::of(callers()),
+        (prop::option::of(callers()), prop::option::of(activity())),
         prop::option::of(listing()),
         prop::option::of(flame()),
-        prop::option::of(threads().boxed()),
+        (prop::option::of(threads().boxed()), wait_shares()),
         trends(),
     );
     let rest = (facts(), prop::collection::vec(name(), 0..3), number(), number());
@@ -325,18 +358,21 @@ pub(crate) fn answer() -> impl Strategy<Value = Answer> {
     (table().boxed(), table().boxed(), besides.boxed(), rest.boxed()).prop_map(
         |(window, total, besides, (facts, tagged, now_ns, measured_ns))| {
             let question = Question::default();
-            let (callers, listing, flame, threads, trends) = besides;
+            let ((callers, activity), listing, flame, (threads, waits), trends) = besides;
             let ticks_ns = window.rows.iter().map(|row| row.flat_ns).collect::<Vec<_>>().into();
             Answer {
                 question,
                 window: window.into(),
                 total: total.into(),
                 callers,
+                activity,
                 listing,
                 flame: flame.map(Arc::new),
                 timeline: now_ns.is_multiple_of(3).then_some(Timeline { ticks_ns }),
                 baseline_ns: now_ns.is_multiple_of(2).then_some(now_ns),
+                overlap_ns: measured_ns,
                 threads,
+                waits,
                 tagged,
                 now_ns,
                 measured_ns,

@@ -454,6 +454,13 @@ fn source_and_assembly() {
     }
 }
 
+/// The card has the hottest lines where the source is here, and else the hottest instructions.
+#[test]
+fn cards() {
+    golden("card-lines", &[Body], &[(140, 45), (100, 30)], |size| listing(size, ""));
+    golden("card-instructions", &[Body], &[(140, 45)], |size| listing(size, ":list inflate\r0"));
+}
+
 #[test]
 fn source_of_what_is_inlined_into_two() {
     golden("source-inlined", PANE, &[(100, 30)], |size| listing(size, ":list peek\r"));

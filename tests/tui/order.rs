@@ -51,7 +51,8 @@ fn column(text: &str, title: &str) -> Vec<f64> {
     let mut lines = text.lines().skip_while(|line| !is_title(line));
     let Some(head) = lines.next() else { panic!("no column {title} in\n{text}") };
     let before = &head[..head.find(title).expect("it is there")];
-    let end = before.chars().count() + head[before.len()..].split(' ').next().unwrap_or_default().chars().count();
+    let rest = head[before.len() + title.len()..].split(' ').next().unwrap_or_default();
+    let end = before.chars().count() + title.chars().count() + rest.chars().count();
     lines.map_while(|line| number_before(line, end)).collect()
 }
 
@@ -70,12 +71,24 @@ fn assert_falling(numbers: &[f64], what: &str, text: &str) {
     assert!(numbers.is_sorted_by(|a, b| a >= b), "{what} is not in order: {numbers:?}\n{text}");
 }
 
+/// Checks that the share before and the points are the share now, and that the times agree.
+fn assert_adds_up(line: &str) {
+    let number = |word: &str| word.trim_end_matches(['%', 's']).parse::<f64>().ok();
+    let words: Vec<&str> = line.trim_start_matches('▸').split_whitespace().collect();
+    let [before, "→", now, points, was, "→", is, ..] = words[..] else { panic!("{line}") };
+    let shares = number(before).zip(number(now)).zip(number(points));
+    let ((before, now), points) = shares.unwrap_or_else(|| panic!("{line}"));
+    assert!((before + points - now).abs() < 0.011, "{line}");
+    assert_eq!(number(was) == Some(0.0), before == 0.0, "{line}");
+    assert_eq!(number(is) == Some(0.0), now == 0.0, "{line}");
+}
+
 #[test]
 fn every_frame_is_in_the_order_of_its_numbers() {
     let mut random = Random(88_172_645_463_325_252);
     let mut checked = 0;
     for (keys, what) in
-        [("1", "▼flat"), ("1c", "▼cum"), ("1d", "▼change"), ("1dc", "▼change"), ("2", ""), ("5", "cpu%")]
+        [("1", "▼flat"), ("1c", "▼cum"), ("1d", "▼Δ points"), ("1dc", "▼Δ points"), ("2", ""), ("5", "cpu%")]
     {
         let mut stage = Stage::new(options(), Session::new(&changing_load(&mut random)), (140, 45));
         stage.press(keys);
@@ -93,6 +106,13 @@ fn every_frame_is_in_the_order_of_its_numbers() {
                     assert!(callers.is_sorted_by(|a, b| a >= b) && callees.is_sorted_by(|a, b| a >= b), "{text}");
                 }
                 "cpu%" => assert_falling(&column(&text, what)[1..], what, &text),
+                "▼Δ points" => {
+                    let sizes: Vec<f64> = column(&text, what).iter().map(|points| points.abs()).collect();
+                    assert_falling(&sizes, what, &text);
+                    assert!(text.contains("windows overlap by "), "{text}");
+                    let numbers = text.lines().filter(|line| line.contains("% → ") && line.contains("s → "));
+                    numbers.for_each(assert_adds_up);
+                }
                 _ => assert_falling(&column(&text, what), what, &text),
             }
             checked += 1;

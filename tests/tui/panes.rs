@@ -11,9 +11,13 @@ use crate::keys::{ESC, selected};
 use crate::session::Session;
 use crate::stage::{SCREEN, Stage, options};
 
-/// The center of the callers pane: the line between its rules, without the module.
+/// The center of the callers pane: the title of its card, or the line between its rules, without
+/// the module.
 fn centre(stage: &Stage) -> String {
     let text = stage.text();
+    if let Some((_, card)) = text.split_once("┬─ 2 ").filter(|(_, title)| !title.starts_with("Callers")) {
+        return card.split(" ─").next().unwrap_or("").to_owned();
+    }
     let mut lines = text.lines().skip_while(|line| !line.contains(" caller"));
     let line = lines.find(|line| !line.contains("──")).unwrap_or("");
     let name = line.rsplit('│').next().unwrap_or("").trim();
@@ -43,10 +47,7 @@ fn steps_in_the_past_can_be_counted() {
     let mut stage = Stage::usual((140, 45));
     stage.press(" 12[");
     assert!(stage.status().starts_with(" 12 s ago"), "{}", stage.status());
-    assert!(
-        stage.text().contains("2 Callers") && stage.text().contains("1 Top"),
-        "digits leave the panes as they were"
-    );
+    assert!(stage.text().contains("2 sha256") && stage.text().contains("1 Top"), "digits leave the panes as they were");
     stage.press("2]");
     assert!(stage.status().starts_with(" 10 s ago"), "{}", stage.status());
     stage.press("2j]");
@@ -54,6 +55,48 @@ fn steps_in_the_past_can_be_counted() {
     assert!(!stage.text().contains("1 Top"), "and the digit has shown a pane");
     stage.press("0\x1b[6;3~");
     assert!(stage.status().starts_with(" now"), "a page is a whole window: {}", stage.status());
+}
+
+#[test]
+fn the_footer_has_the_keys_of_the_history_while_paused() {
+    for (size, words) in
+        [((140, 45), "[ ] 1 s  { } 100 ms  m mark  :at 14:05"), ((60, 12), "Space live  [ ] 1 s  { } 100 ms  m mark")]
+    {
+        let mut stage = Stage::usual(size);
+        assert!(!stage.text().contains("live"), "{}", stage.text());
+        stage.press(" ");
+        let footer = stage.line(size.1 - 1);
+        assert!(footer.contains(words) && footer.contains("Space live"), "{footer}");
+        stage.press("w");
+        assert!(stage.text().contains("[ ] 6 s"), "a tenth of the window: {}", stage.text());
+    }
+}
+
+#[test]
+fn a_time_of_the_history_is_shown_by_a_command_or_a_click() {
+    let mut stage = Stage::usual((140, 45));
+    stage.press(":at -3s\r");
+    assert!(stage.status().starts_with(" 3 s ago"), "{}", stage.status());
+    stage.press(":at -9h\r");
+    assert!(stage.status().contains("the history begins "), "{}", stage.status());
+    stage.press(":at 14:05\r");
+    assert!(stage.status().contains("the time of day is not known here"), "{}", stage.status());
+    stage.press(":at noon\r");
+    assert!(stage.text().contains("a time is -3m, 14:05 or 14:05:30"), "{}", stage.text());
+    stage.press("\x03");
+    let mut stage = Stage::usual((140, 45));
+    stage.press(" ");
+    let status = stage.line(43);
+    let cell = status.chars().take(108).collect::<Vec<_>>().iter().rposition(|cell| "▁▂▃▄▅▆▇█".contains(*cell));
+    let newest = cell.expect("a strip") + 1;
+    let mut ages = Vec::new();
+    for column in [newest, newest - 10, newest - 20, newest - 10] {
+        stage.press(&format!("\x1b[<0;{column};44M"));
+        let age = stage.status().split(" s ago").next().and_then(|age| age.trim().parse::<f64>().ok());
+        ages.push(age.unwrap_or_else(|| panic!("{}", stage.status())));
+    }
+    assert_eq!(ages[1], ages[3], "the strip stays where it is: {ages:?}");
+    assert!(ages[0] < ages[1] && ages[1] - ages[0] == ages[2] - ages[1], "{ages:?}");
 }
 
 #[test]
@@ -207,7 +250,8 @@ fn a_click_selects_in_every_pane() {
     stage.press(&format!("\x1b[<0;{x};{y}M"));
     assert!(stage.status().starts_with(" json::Parser<"), "{}", stage.status());
     assert!(stage.text().contains("parse_object"), "{}", stage.text());
-    // In Callers, select the first callee and go to it.
+    // In Callers, which the first click shows, select the first callee and go to it.
+    stage.press("\x1b[<0;90;5M");
     let text = stage.text();
     let y = text.lines().position(|line| line.contains("1 callee ──")).expect("a rule") + 2;
     stage.press(&format!("\x1b[<0;90;{y}Mc"));
@@ -357,7 +401,7 @@ fn parts_of_a_whole_number_have_room_for_their_decimals() {
     let text = stage.text();
     let row = text
         .lines()
-        .find(|line| line.ends_with(" idle") || line.contains(" idle "))
+        .find(|line| line.split('│').next().is_some_and(|top| top.trim_end().ends_with(" idle")))
         .unwrap_or_else(|| panic!("{text}"));
     assert!(row.contains(" 1234.56s") && text.contains("1500s "), "{text}");
 }

@@ -28,7 +28,10 @@ fn question() -> Question {
 
 /// Starts to play a recording.
 fn start(name: &str, file: impl Read + Send + 'static) -> sigtop::session::Session {
-    let source = PlaybackSource::open(Box::new(file)).expect("a recording");
+    start_source(name, PlaybackSource::open(Box::new(file)).expect("a recording"))
+}
+
+fn start_source(name: &str, source: PlaybackSource) -> sigtop::session::Session {
     let Options { clock, engine, period_ns, .. } = options();
     let settings = Settings {
         command: name.to_owned(),
@@ -46,14 +49,24 @@ fn start(name: &str, file: impl Read + Send + 'static) -> sigtop::session::Sessi
         memory_bytes: 512 << 20,
         interpreter_view: Default::default(),
         keeps_kernel: false,
+        base: None,
         sample_times: false,
     };
     sigtop::session::Session::play(source, false, settings).expect("threads")
 }
 
+fn open(name: &str) -> PlaybackSource {
+    let file = BufReader::new(File::open(path(name)).expect("a recording"));
+    PlaybackSource::open(Box::new(file)).expect("a recording")
+}
+
 /// Plays a recording to its end, and shows it on a screen of this size.
 fn play(name: &str, size: (u16, u16)) -> Stage {
-    let session = start(name, BufReader::new(File::open(path(name)).expect("a recording")));
+    show(start(name, BufReader::new(File::open(path(name)).expect("a recording"))), None, size)
+}
+
+/// Waits until a recording was played, and shows it.
+fn show(session: sigtop::session::Session, base: Option<&str>, size: (u16, u16)) -> Stage {
     let (mut is_played, mut is_symbolized) = (false, false);
     while !is_played || !is_symbolized {
         match session.notices.recv().expect("an answer") {
@@ -64,7 +77,8 @@ fn play(name: &str, size: (u16, u16)) -> Stage {
     }
     let _ = session.commands.send(Command::Leave);
     let finished = session.finish().expect("a finished session");
-    Stage::new(Options { question: question(), ..options() }, Session::of_model(finished.model), size)
+    let base = base.map(str::to_owned);
+    Stage::new(Options { question: question(), base, ..options() }, Session::of_model(finished.model), size)
 }
 
 fn golden(name: &str) {
@@ -75,6 +89,35 @@ fn golden(name: &str) {
         text.push_str(&stage.regions(&[Body]));
     }
     compare(&format!("recorded-{name}"), &text);
+}
+
+/// Returns the rows of the difference between two recordings.
+fn differences(old: &str, new: &str) -> Vec<String> {
+    let mut source = open(new);
+    source.set_base(open(old));
+    let mut stage = show(start_source(new, source), Some(old), (140, 45));
+    assert!(stage.line(1).contains(&format!("baseline {old}")), "{}", stage.text());
+    assert!(stage.line(2).contains(&format!("diff against {old}, flat")), "{}", stage.text());
+    stage.press("1");
+    stage.text().lines().filter(|line| line.contains(" → ")).map(str::to_owned).collect()
+}
+
+#[test]
+fn a_recording_is_compared_with_another() {
+    let same = differences("redis", "redis");
+    assert!(same.len() > 20 && same.iter().all(|row| row.contains("%          0 ")), "{same:#?}");
+    let (other, back) = (differences("redis", "ripgrep"), differences("ripgrep", "redis"));
+    let points = |rows: &[String], name: &str| {
+        let row = rows.iter().find(|row| row.contains(&format!("  {name} "))).unwrap_or_else(|| panic!("{rows:#?}"));
+        row.trim_start_matches('▸')
+            .split_whitespace()
+            .nth(3)
+            .and_then(|points| points.parse::<f64>().ok())
+            .expect("points")
+    };
+    // Both read files; one does so for three quarters of its time, the other for a quarter.
+    assert_eq!((points(&other, "__libc_read"), points(&back, "__libc_read")), (26.07 - 73.33, 73.33 - 26.07));
+    assert!(other.iter().any(|row| row.contains("gone")) && other.iter().any(|row| row.contains("new")), "{other:#?}");
 }
 
 #[test]
@@ -105,7 +148,10 @@ fn rustc() {
 
 #[test]
 fn lambdas() {
-    let text = play("lambdas", (140, 45)).regions(&[Body]);
+    let mut stage = play("lambdas", (140, 45));
+    let dashboard = stage.regions(&[Body]);
+    stage.press("1");
+    let text = dashboard + &stage.regions(&[Body]);
     for name in ["index::{lambda} lambdas.cc:16", "main::{lambda} lambdas.cc:24"] {
         assert!(text.contains(name), "{text}");
     }

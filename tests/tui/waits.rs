@@ -26,10 +26,10 @@ fn the_views_of_waits_follow_each_other() {
     let mut stage = waits_at((140, 45), "r1");
     assert_eq!(waits(&stage), [""; 0]);
     stage.press("B");
-    assert_eq!(waits(&stage), ["[lock]", "[disk]", "[poll]", "[read]", "[condvar]"]);
+    assert_eq!(waits(&stage), ["[lock]", "[disk]", "[read]", "[condvar]"]);
     stage.press("B");
     let locks = "[lock 0x7f1000] held by compactor 41280";
-    let objects = ["[disk] /var/lib/server/data.log", "[poll] anon_inode:[eventpoll]", "[read] pipe:[48151]"];
+    let objects = ["[disk] /var/lib/server/data.log", "[read] pipe:[48151]"];
     assert_eq!(waits(&stage), [&[locks], &objects[..], &["[condvar 0x7f2000]"]].concat());
     // Threads say the reason once, and where.
     stage.press("5");
@@ -37,9 +37,61 @@ fn the_views_of_waits_follow_each_other() {
     assert!(text.contains("[lock] held by compactor for 59.9 s  in Cache::insert"), "{text}");
     stage.press("1");
     stage.press("B");
-    assert_eq!(waits(&stage), ["[lock] held by compactor 41280", "[disk]", "[poll]", "[read]", "[condvar]"]);
+    assert_eq!(waits(&stage), ["[lock] held by compactor 41280", "[disk]", "[read]", "[condvar]"]);
     stage.press("B");
     assert_eq!(waits(&stage), [""; 0]);
+}
+
+/// The row of a wait in the table, up to its flat%.
+fn flat_percent(stage: &Stage, wait: &str) -> String {
+    let text = stage.text();
+    let row = text.lines().find(|line| line.contains(&format!("  [{wait}]"))).unwrap_or_else(|| panic!("{text}"));
+    row.split_whitespace().find(|word| word.ends_with('%')).expect("a share").to_owned()
+}
+
+#[test]
+fn what_threads_wait_for_is_above_the_table() {
+    let mut stage = waits_at((140, 45), "r1");
+    let expected = " waiting: 40% lock in Cache::find, 100% held by compactor · 20% disk · 20% read · B shows more";
+    assert_eq!(stage.line(3).trim_end(), expected);
+    assert!(stage.line(4).contains("flat%"), "{}", stage.text());
+    // The idle thread counts in no view.
+    assert!(stage.text().contains("idle: 1 thread "), "{}", stage.text());
+    stage.press("B");
+    assert_eq!(stage.line(3).trim_end(), expected);
+    assert_eq!(["lock", "disk", "read"].map(|wait| flat_percent(&stage, wait)), ["40.00%", "20.00%", "20.00%"]);
+    assert!(stage.text().contains("idle: 1 thread "), "{}", stage.text());
+    stage.press("Z");
+    assert!(stage.line(3).starts_with(" waiting: 33% lock"), "{}", stage.line(3));
+    assert_eq!(flat_percent(&stage, "lock"), "33.33%");
+    // Details go before parts do.
+    let narrow = waits_at((60, 12), "r1");
+    assert_eq!(narrow.line(3).trim_end(), " waiting: 40% lock, 100% held by compactor · 20% disk");
+    assert!(!Stage::usual((140, 45)).text().contains("waiting:"), "CPU time counts no waits");
+}
+
+#[test]
+fn a_click_below_the_row_of_waits_selects_the_row_under_it() {
+    let mut stage = waits_at((140, 45), "r1");
+    let third = stage.line(7).split_whitespace().last().expect("a name").to_owned();
+    stage.press("\x1b[<0;20;8M");
+    assert_eq!(selected(&stage), third);
+}
+
+/// By wall-clock time all threads have all time: what they did with it differs.
+#[test]
+fn threads_show_the_shares_of_their_waits() {
+    let mut stage = waits_at((140, 45), "r5");
+    stage.press("w");
+    let row = |stage: &Stage, name: &str| {
+        let text = stage.text();
+        let line = text.lines().find(|line| line.contains(name)).unwrap_or_else(|| panic!("{text}"));
+        line.split_whitespace().skip_while(|word| *word != name).skip(1).collect::<Vec<_>>().join(" ")
+    };
+    assert!(stage.line(3).contains("runs%") && !stage.line(3).contains("state"), "{}", stage.text());
+    assert_eq!(row(&stage, "worker-3"), "50.1% 600 50% condvar");
+    assert_eq!(row(&stage, "worker-1"), "0.0% 600 [lock] held by compactor for 59.9 s in Cache::insert");
+    assert!(stage.line(4).contains("worker-3"), "who runs comes first: {}", stage.text());
 }
 
 /// Tags select the waits of a reason, or those for the locks of a thread.
@@ -51,7 +103,7 @@ fn tags_select_waits() {
     stage.press(":tagfocus=wait=read\r");
     assert_eq!(waits(&stage), ["[read] pipe:[48151]"]);
     stage.press(":tagfocus=\r:tagignore=wait=lock\r");
-    let others = ["[disk] /var/lib/server/data.log", "[poll] anon_inode:[eventpoll]", "[read] pipe:[48151]"];
+    let others = ["[disk] /var/lib/server/data.log", "[read] pipe:[48151]"];
     assert_eq!(waits(&stage), [&others[..], &["[condvar 0x7f2000]"]].concat());
 }
 

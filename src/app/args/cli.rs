@@ -26,6 +26,7 @@ Examples:
   sigtop --batch -- ./app               no screen: print a table to stderr at the end
   sigtop record -o a.sigtop -- ./app    no screen: record to a file
   sigtop view a.sigtop                  replay a recording
+  sigtop view --diff-base a.sigtop b.sigtop    compare two recordings or saved profiles
   sigtop check --runs 10 -- ./old -- ./new    compare two builds; exit with 1 if the new one is slower
   ssh HOST sigtop record -o - --pid 4123 | sigtop view -    profile on a remote host
 

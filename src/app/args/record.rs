@@ -105,6 +105,10 @@ pub struct ViewArgs {
     #[arg(value_name = "FILE")]
     pub file: PathBuf,
 
+    /// Show the differences from this recording or profile
+    #[arg(long, alias = "diff_base", value_name = "OLD", conflicts_with = "batch")]
+    pub diff_base: Option<PathBuf>,
+
     /// Options that select samples and how they are shown.
     #[command(flatten)]
     pub display: DisplayArgs,

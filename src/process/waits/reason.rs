@@ -76,6 +76,11 @@ impl WaitReason {
         (WaitReason::Stopped, "stopped"),
     ];
 
+    /// Whether a thread may hold what is waited for.
+    pub fn is_lock(self) -> bool {
+        matches!(self, WaitReason::Lock | WaitReason::RwLock)
+    }
+
     /// The word for a reason.
     pub fn word(self) -> &'static str {
         WaitReason::TABLE[self as usize].1

@@ -305,7 +305,7 @@ mod tests {
                 let before = table(&(0..25).map(flats).collect::<Vec<_>>());
                 let bursts = if corrected { Burstiness::new(&parts) } else { Burstiness::default() };
                 let test = SignificanceTest::new((&now, &before), PERIODS, &bursts);
-                let table = diff_tables(&now, &before, (&test, &bursts), Sort::Flat);
+                let table = diff_tables(&now, &before, (&test, &bursts), (Sort::Flat, false));
                 let significant = |changes: Changes| changes.flat.significant || changes.cum.significant;
                 table.rows.iter().any(|row| row.changes.is_some_and(significant))
             };

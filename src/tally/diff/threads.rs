@@ -54,7 +54,7 @@ fn diff_load(
     let test = test.with_burstiness(bursts.thread(&before.parts_ns, totals_ns, test.sample_ns()));
     let (weight, change) = diff_weight(now.weight, before.weight, &test);
     let known = if now.top.is_empty() { before } else { now };
-    Load { weight, parts_ns: now.parts_ns, change: Some(change), ..known.clone() }
+    Load { weight, running_ns: weight.ns, parts_ns: now.parts_ns, change: Some(change), ..known.clone() }
 }
 
 fn diff_folded<'a>(

@@ -272,10 +272,9 @@ impl Query {
         }
     }
 
-    /// Whether threads that wait are folded: if requested, if the clock counts waiting, and if rows
-    /// are not what they wait for.
+    /// Whether threads that wait are folded: if requested, and if the clock counts waiting.
     pub fn folds_idle(&self) -> bool {
-        self.fold_idle && self.clock == Clock::Real && !self.group.shows_waits()
+        self.fold_idle && self.clock == Clock::Real
     }
 
     /// Whether waits are frames: rows, or the roots of stacks.

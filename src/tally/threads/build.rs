@@ -1,16 +1,21 @@
 //! Builds the rows of processes and threads.
 
+use std::cmp::Reverse;
+use std::collections::HashMap;
+use std::hash::Hash;
+
 use super::images::{ImageGroups, ProcessImages};
 use super::loads::{LoadSum, sum_loads};
 use super::table::{
     DeepestRow, FoldedRows, FrameRequest, ProcessRow, StackRow, ThreadRow, ThreadTable, ThreadsQuery, WaitRow,
+    WaitShare,
 };
 use crate::profile::Profile;
 use crate::profile::stack::{FrameId, StackId};
 use crate::profile::thread::{Thread, ThreadId, ThreadState};
 use crate::profile::totals::ThreadStack;
 use crate::profile::waits::WaitReason;
-use crate::symbols::{INTERPRETED_CODE, Names, is_library};
+use crate::symbols::{Names, is_library};
 use crate::tally::filter::thread_filter::ThreadFilter;
 use crate::tally::idle::IdleThreads;
 use crate::tally::query::Query;
@@ -38,11 +43,12 @@ impl ThreadSources<'_> {
     pub(crate) fn build(self, query: &Query) -> ThreadTable {
         let groups = ImageGroups::of(self.profile);
         let flat_row = |key| self.index.facts.flat_row(self.stacks.stack(key));
-        let (threads, processes) = sum_loads(self.profile, query, self.rows, &groups, flat_row);
+        let (threads, processes) = sum_loads(self.profile, query, self.rows, &groups, flat_row, |key| self.waits(key));
+        let mut waits = self.wait_shares(query, |key| flat_row(key).is_some().then_some(key.0));
         let mut table = ThreadTable::default();
         for (group, sum) in groups.processes.iter().zip(processes) {
             if self.has_row(group) {
-                table.processes.push(self.process_row(group, sum, &groups, &threads));
+                table.processes.push(self.process_row(group, sum, &groups, &threads, &mut waits));
             } else {
                 table.folded.count += 1;
                 table.folded.weight += sum.weight;
@@ -57,7 +63,14 @@ impl ThreadSources<'_> {
         self.profile.process(group.newest).connected || group.first.0 == 0 || self.query.ended_processes
     }
 
-    fn process_row(self, group: &ProcessImages, sum: LoadSum, groups: &ImageGroups, threads: &[LoadSum]) -> ProcessRow {
+    fn process_row(
+        self,
+        group: &ProcessImages,
+        sum: LoadSum,
+        groups: &ImageGroups,
+        threads: &[LoadSum],
+        waits: &mut HashMap<ThreadId, Vec<WaitShare>>,
+    ) -> ProcessRow {
         let newest = self.profile.process(group.newest);
         let mut process = ProcessRow {
             id: group.first,
@@ -87,7 +100,7 @@ impl ThreadSources<'_> {
                 &mut process.idle
             } else {
                 let state = if has_ended || !newest.connected { ThreadState::Ended } else { thread.state };
-                process.threads.push(self.thread_row(id, state, sum));
+                process.threads.push(self.thread_row(id, state, sum, waits.remove(&id).unwrap_or_default()));
                 continue;
             };
             folded.count += 1;
@@ -96,11 +109,15 @@ impl ThreadSources<'_> {
         process
     }
 
+    fn waits(self, key: ThreadStack) -> bool {
+        self.profile.stacks.wait(key.1).is_some() || self.idle.sums(key.0)[SPAN]
+    }
+
     fn wants_stack(self, thread: ThreadId) -> bool {
         self.query.stacks_of.contains(&thread) || self.query.chain.contains(&thread)
     }
 
-    fn thread_row(self, id: ThreadId, state: ThreadState, sum: LoadSum) -> ThreadRow {
+    fn thread_row(self, id: ThreadId, state: ThreadState, sum: LoadSum, waits: Vec<WaitShare>) -> ThreadRow {
         let thread = self.profile.thread(id);
         let newest = sum.newest.map(|(_, _, key)| key);
         ThreadRow {
@@ -111,6 +128,7 @@ impl ThreadSources<'_> {
             load: sum.load(self.rows),
             inside: self.filter.keeps_thread(id),
             wait: newest.filter(|_| state != ThreadState::Ended).and_then(|key| self.wait_row(id, key)),
+            waits,
             stack: newest.filter(|_| self.wants_stack(id)).map(|key| self.functions(key)).unwrap_or_default(),
             deepest: self.deepest_row(id, thread),
         }
@@ -123,17 +141,58 @@ impl ThreadSources<'_> {
             // It runs as far as it can.
             return None;
         }
+        Some(WaitRow {
+            name: Text::from(wait.words().as_str()),
+            reason: wait.reason,
+            since_ns: self.profile.waits_since(id),
+            holder: wait.holder_id,
+            within: self.waiting_function(key),
+        })
+    }
+
+    /// Returns the function of a sample's stack that tells where its thread waits.
+    fn waiting_function(self, key: ThreadStack) -> StackRow {
         let mut functions = self.functions(key);
         // The wait is a row, too, if rows are waits.
         functions.retain(|row| !row.full.starts_with("wait:"));
-        let executable = &self.profile.process(self.profile.thread(id).process).executable;
-        let within = within(&functions, executable);
-        Some(WaitRow {
-            name: Text::from(wait.words().as_str()),
-            since_ns: self.profile.waits_since(id),
-            holder: wait.holder_id,
-            within: functions.drain(within..).next().unwrap_or_default(),
-        })
+        let within = within(&functions);
+        functions.drain(within..).next().unwrap_or_default()
+    }
+
+    /// Sums what threads wait for, the longest first. `group` returns the group that a sample
+    /// belongs to, if it counts.
+    pub(crate) fn wait_shares<G: Copy + Eq + Hash>(
+        self,
+        query: &Query,
+        group: impl Fn(ThreadStack) -> Option<G>,
+    ) -> HashMap<G, Vec<WaitShare>> {
+        let mut stacks: HashMap<(G, ThreadStack), u64> = HashMap::new();
+        self.profile.visit_generation(query.generation, query.clock, query.span, |key, weight| {
+            if self.profile.stacks.wait(key.1).is_some()
+                && let Some(group) = group(key)
+            {
+                let weight_ns = stacks.entry((group, key)).or_default();
+                *weight_ns = weight_ns.saturating_add(weight.ns);
+            }
+        });
+        let mut shares: HashMap<G, Vec<WaitShare>> = HashMap::new();
+        for ((group, key), weight_ns) in stacks {
+            let frame = self.profile.stacks.wait(key.1);
+            let Some(wait) = frame.and_then(|frame| self.names.wait(self.profile, frame)) else { continue };
+            let within = if wait.reason.is_lock() { self.waiting_function(key).short } else { Text::default() };
+            let new = WaitShare { reason: wait.reason, holder: Text::from(wait.holder), within, weight_ns };
+            let shares = shares.entry(group).or_default();
+            let is_same = |known: &&mut WaitShare| WaitShare { weight_ns, ..(**known).clone() } == new;
+            match shares.iter_mut().find(is_same) {
+                Some(known) => known.weight_ns = known.weight_ns.saturating_add(weight_ns),
+                None => shares.push(new),
+            }
+        }
+        let key = |share: &WaitShare| {
+            (Reverse(share.weight_ns), share.reason.word(), share.holder.clone(), share.within.clone())
+        };
+        shares.values_mut().for_each(|shares| shares.sort_by_key(key));
+        shares
     }
 
     /// Returns the functions of a sample's stack, the leaf first.
@@ -145,7 +204,8 @@ impl ThreadSources<'_> {
             let (_, own) = self.index.facts.rows_at(at.index(), node, self.index.filter);
             functions.extend(own.iter().rev().map(|&row| {
                 let label = self.rows.label(row);
-                StackRow { full: label.own_name(), short: label.short.clone(), module: label.module.clone() }
+                let (short, module) = (label.short.clone(), label.module.clone());
+                StackRow { full: label.own_name(), short, module, is_own: label.is_own }
             }));
             at = node.parent;
         }
@@ -169,27 +229,21 @@ impl ThreadSources<'_> {
         let Some(line) = self.names.lines(frame).last() else { return StackRow::default() };
         let function = self.names.function(line.function);
         let module = function.module.rsplit('/').next().unwrap_or_default();
-        StackRow { full: (&*function.full).into(), short: (&*function.short).into(), module: module.into() }
+        StackRow {
+            full: (&*function.full).into(),
+            short: (&*function.short).into(),
+            module: module.into(),
+            is_own: false,
+        }
     }
 }
 
-/// The index of the innermost function that tells where a thread waits: one of a Python program, or
-/// of the program itself, or at least of no system library; the leaf if there is none.
-fn within(functions: &[StackRow], executable: &str) -> usize {
-    let is_python = |row: &StackRow| &*row.module == INTERPRETED_CODE;
-    let is_own = |row: &StackRow| !row.module.is_empty() && executable.ends_with(&*row.module);
+/// The index of the innermost function that tells where a thread waits: own code, or at least of no
+/// system library; the leaf if there is none.
+fn within(functions: &[StackRow]) -> usize {
     let is_system = |row: &StackRow| row.module.is_empty() || is_library(&row.module, &row.full);
     let first = |is_wanted: &dyn Fn(&StackRow) -> bool| functions.iter().position(is_wanted);
-    first(&|row| is_python(row) && !is_of_python_itself(&row.full))
-        .or_else(|| first(&is_python))
-        .or_else(|| first(&|row| is_own(row) && !is_system(row)))
-        .or_else(|| first(&|row| !is_system(row)))
-        .unwrap_or(0)
-}
-
-/// Whether a function of Python, `wait (/usr/lib/python3.11/threading.py:288)`, is of its library.
-fn is_of_python_itself(full: &str) -> bool {
-    full.contains("(<frozen ") || full.contains("/lib/python3") && !full.contains("-packages/")
+    first(&|row| row.is_own && !row.module.is_empty()).or_else(|| first(&|row| !is_system(row))).unwrap_or(0)
 }
 
 /// The command of a process in one line: scripts among the arguments have several.
@@ -204,21 +258,18 @@ mod tests {
 
     #[test]
     fn a_thread_waits_within_a_function_of_the_program() {
-        let row = |full: &str, module: &str| StackRow { full: full.into(), short: full.into(), module: module.into() };
-        let libc = || row("__futex_abstimed_wait_common64", "libc.so.6");
-        let index = |rows: &[StackRow]| within(rows, "/usr/bin/server");
-        assert_eq!(index(&[]), 0);
-        assert_eq!(index(&[libc(), row("", "")]), 0);
-        assert_eq!(index(&[libc(), row("std::thread::park", "server"), row("pool::next", "server")]), 2);
-        assert_eq!(index(&[libc(), row("uv_cond_wait", "libuv.so.1"), row("main", "server")]), 2);
-        assert_eq!(index(&[libc(), row("uv_cond_wait", "libuv.so.1"), libc()]), 1);
-        let python = [
-            libc(),
-            row("acquire_timed", "server"),
-            row("Condition.wait (/usr/lib/python3.11/threading.py:288)", INTERPRETED_CODE),
-            row("get (/srv/lib/python3.11/site-packages/pool/queue.py:7)", INTERPRETED_CODE),
-        ];
-        assert_eq!((index(&python), index(&python[..3])), (3, 2));
+        let row = |short: &str, module: &str, is_own: bool| StackRow {
+            full: short.into(),
+            short: short.into(),
+            module: module.into(),
+            is_own,
+        };
+        let libc = || row("__futex_abstimed_wait_common64", "libc.so.6", false);
+        assert_eq!(within(&[]), 0);
+        assert_eq!(within(&[libc(), row("[lock]", "", true)]), 0);
+        let wrapper = || row("__gthread_mutex_lock", "server", false);
+        assert_eq!(within(&[libc(), wrapper(), row("Cache::insert", "server", true), row("main", "server", true)]), 2);
+        assert_eq!(within(&[libc(), wrapper(), libc()]), 1, "at least it is of no system library");
     }
 
     #[test]

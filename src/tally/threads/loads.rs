@@ -14,6 +14,8 @@ use crate::tally::trend::PARTS;
 #[derive(Clone, Copy, Default)]
 pub(super) struct LoadSum {
     pub(super) weight: Weight,
+    /// The weight of the samples that wait, ns.
+    pub(super) waiting_ns: u64,
     parts_ns: [u64; PARTS],
     top: Option<(RowId, u64)>,
     /// The newest entry: the number of buckets before the last one, its weight and its stack.
@@ -32,6 +34,7 @@ impl LoadSum {
     /// Adds the weights of a thread to those of its process.
     fn add_weights(&mut self, thread: &LoadSum) {
         self.weight += thread.weight;
+        self.waiting_ns = self.waiting_ns.saturating_add(thread.waiting_ns);
         let parts_ns = self.parts_ns.iter_mut().zip(thread.parts_ns);
         parts_ns.for_each(|(sum_ns, ns)| *sum_ns = sum_ns.saturating_add(ns));
     }
@@ -44,7 +47,8 @@ impl LoadSum {
             }
             None => [const { None::<Text> }; 3].map(Option::unwrap_or_default),
         };
-        Load { weight: self.weight, parts_ns: self.parts_ns, top, top_full, top_module, change: None }
+        let running_ns = self.weight.ns.saturating_sub(self.waiting_ns);
+        Load { weight: self.weight, running_ns, parts_ns: self.parts_ns, top, top_full, top_module, change: None }
     }
 }
 
@@ -52,15 +56,16 @@ impl LoadSum {
 type Flats = IdMap<(u32, u32), u64>;
 
 /// Sums the samples of each thread and of each process. `flat_row` returns the row of an entry's
-/// flat, if the frame filters keep it.
+/// flat, if the frame filters keep it, and `waits` says whether its thread waits.
 pub(super) fn sum_loads(
     profile: &Profile,
     query: &Query,
     rows: &RowTable,
     groups: &ImageGroups,
     flat_row: impl Fn(ThreadStack) -> Option<RowId>,
+    waits: impl Fn(ThreadStack) -> bool,
 ) -> (Vec<LoadSum>, Vec<LoadSum>) {
-    let (mut threads, flats) = sum_threads(profile, query, flat_row);
+    let (mut threads, flats) = sum_threads(profile, query, flat_row, waits);
     let mut process_flats = Flats::default();
     for ((thread, row), ns) in flats {
         threads[thread as usize].update_top(RowId(row), ns, rows);
@@ -83,6 +88,7 @@ fn sum_threads(
     profile: &Profile,
     query: &Query,
     flat_row: impl Fn(ThreadStack) -> Option<RowId>,
+    waits: impl Fn(ThreadStack) -> bool,
 ) -> (Vec<LoadSum>, Flats) {
     let mut sums = vec![LoadSum::default(); profile.threads().len()];
     let mut flats = Flats::default();
@@ -94,6 +100,9 @@ fn sum_threads(
         let (Some(row), (thread, _)) = (flat_row(key), key) else { return };
         let sum = &mut sums[thread.0 as usize];
         sum.weight += weight;
+        if waits(key) {
+            sum.waiting_ns = sum.waiting_ns.saturating_add(weight.ns);
+        }
         if sum.newest.is_none_or(|(least, most_ns, _)| (age, u64::MAX - weight.ns) < (least, u64::MAX - most_ns)) {
             sum.newest = Some((age, weight.ns, key));
         }

@@ -13,5 +13,5 @@ pub(crate) use build::ThreadSources;
 pub(crate) use order::sort;
 pub use table::{
     DeepestRow, FoldedRows, FrameRequest, Load, LoadChange, ProcessRow, StackRow, ThreadRow, ThreadSort, ThreadTable,
-    ThreadsQuery, WaitRow,
+    ThreadsQuery, WaitRow, WaitShare,
 };

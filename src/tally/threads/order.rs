@@ -48,7 +48,8 @@ fn arrange_tree(processes: &mut Vec<ProcessRow>) {
 type SortKey<'a> = (u32, &'a Load, ThreadState);
 
 fn compare(by: ThreadSort, (id, load, state): SortKey, (id2, load2, state2): SortKey, names: Ordering) -> Ordering {
-    let weight = || load2.weight.ns.cmp(&load.weight.ns);
+    let key = |load: &Load| (load.running_ns, load.weight.ns);
+    let weight = || key(load2).cmp(&key(load));
     let first = match by {
         ThreadSort::Id => id.cmp(&id2),
         ThreadSort::Name => names,

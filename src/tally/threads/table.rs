@@ -3,6 +3,7 @@
 use crate::profile::process::ProcessId;
 use crate::profile::thread::{ThreadId, ThreadState};
 use crate::profile::totals::Weight;
+use crate::profile::waits::WaitReason;
 use crate::tally::change::Change;
 use crate::tally::measure;
 use crate::tally::text::Text;
@@ -65,11 +66,27 @@ pub struct LoadChange {
     pub fewer: bool,
 }
 
+/// A part of the time for which threads wait.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WaitShare {
+    /// The reason.
+    pub reason: WaitReason,
+    /// The name of the thread that holds the lock; empty if that is not known.
+    pub holder: Text,
+    /// The short name of the innermost function of the program itself that waits for the lock;
+    /// empty for other reasons.
+    pub within: Text,
+    /// The weight of the samples in such waits, ns.
+    pub weight_ns: u64,
+}
+
 /// The samples of a thread or process, summed.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Load {
     /// Their weight.
     pub weight: Weight,
+    /// The weight of those that do not wait, ns; of a difference, the size of its weight.
+    pub running_ns: u64,
     /// Their weight in each part of the window, oldest first, ns; 0 for a query of the session.
     pub parts_ns: [u64; PARTS],
     /// The short name of the function with the greatest flat; empty if there is none.
@@ -100,6 +117,8 @@ pub struct ThreadRow {
     pub inside: bool,
     /// The wait on its newest stack, if it waits there.
     pub wait: Option<WaitRow>,
+    /// Its waits in the period, the longest first.
+    pub waits: Vec<WaitShare>,
     /// Its newest stack in the period, the leaf first, if it was requested.
     pub stack: Vec<StackRow>,
     /// Its deepest stack since the start, if it was measured.
@@ -122,6 +141,8 @@ pub struct DeepestRow {
 pub struct WaitRow {
     /// The wait in a few words: `[lock] held by compactor`.
     pub name: Text,
+    /// The reason.
+    pub reason: WaitReason,
     /// The time since which it has not run, on the viewer's clock, ns; `None` if that is not known.
     pub since_ns: Option<u64>,
     /// The thread that holds the lock for which it waits, if that is known.
@@ -139,6 +160,8 @@ pub struct StackRow {
     pub short: Text,
     /// The last component of the module's path.
     pub module: Text,
+    /// Whether it is own code.
+    pub is_own: bool,
 }
 
 /// Rows that are not shown.

@@ -93,6 +93,7 @@ impl App {
                 self.window_ns = window_ns;
                 Vec::new()
             }
+            ColonCommand::At(time) => self.go_to_time(time),
             ColonCommand::Sort(sort) => {
                 self.sort = sort;
                 Vec::new()

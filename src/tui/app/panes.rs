@@ -15,6 +15,7 @@ use crate::tui::pane::source::draw as source;
 use crate::tui::pane::source::state::ListingKind;
 use crate::tui::pane::threads::draw as threads;
 use crate::tui::pane::threads::state::EnterResult;
+use crate::tui::pane::timeline::draw as timeline;
 use crate::tui::pane::top::draw as top_draw;
 use crate::wire::Clock;
 
@@ -23,9 +24,6 @@ const WHEEL_ROWS: i16 = 3;
 
 impl App {
     pub(super) fn resize(&mut self, size: (u16, u16)) -> Vec<Effect> {
-        if self.size != size {
-            self.callers_columns = 0;
-        }
         self.size = size;
         let target = layout::target_size(size);
         if self.sent_size == Some(target) {
@@ -38,8 +36,14 @@ impl App {
 
     /// The layout of the screen; `None` if it is too small.
     pub(in crate::tui) fn layout(&self) -> Option<Layout> {
-        let output_used = matches!(self.mode, Mode::Typing) || !self.emulator.is_unused();
-        Layout::new(self.size, self.view, OutputRows::new(self.options.output, output_used), self.callers_columns)
+        let rows = self.emulator.shown_rows();
+        let output = OutputRows::new(self.options.output, matches!(self.mode, Mode::Typing), rows);
+        Layout::new(self.size, self.view, output, self.flame_rows.levels())
+    }
+
+    /// Whether the card is shown, see [`PaneContext::shows_card`](crate::tui::pane::context::PaneContext).
+    pub(super) fn shows_card(&self) -> bool {
+        !self.is_diff && self.pane != Pane::Callers && self.layout().is_some_and(|layout| layout.bar.is_some())
     }
 
     pub(super) fn resize_panes(&mut self) {
@@ -54,16 +58,9 @@ impl App {
         let Some(layout) = self.layout() else { return };
         // The row of the idle threads is below the functions.
         let idle_rows = usize::from(self.context().idle().is_some());
-        let top = layout.pane(Pane::Top);
+        let top = layout.pane(Pane::Top).map(|area| self.context().top_table(area));
         let with_total = top.is_some_and(|area| top_draw::shows_total(&self.context(), area));
         self.top.fit(top.map_or(0, layout::top_rows).saturating_sub(idle_rows), with_total);
-        let callers = self.answer.as_ref().and_then(|answer| answer.callers.as_ref());
-        if let Some(callers) = callers.filter(|_| layout.bar.is_some()) {
-            let wanted = callers::wanted_columns(&self.context(), callers);
-            // It grows only, so that the border does not follow every name.
-            self.callers_columns = self.callers_columns.max(wanted);
-        }
-        let Some(layout) = self.layout() else { return };
         if let Some(area) = layout.pane(Pane::Callers) {
             let rows = callers::rows(area);
             self.callers.fit(rows.above.into(), rows.below.into());
@@ -71,14 +68,18 @@ impl App {
         if let Some(area) = layout.pane(Pane::Threads) {
             self.threads.fit(layout::top_rows(area));
         }
-        if let Some(area) = layout.pane(Pane::Flame) {
-            self.flame.fit(area.width, area.height.saturating_sub(1).into());
-        }
+        self.fit_flame();
         if let Some(area) = layout.pane(Pane::Source)
             && let Some(listing) = self.answer.as_ref().and_then(|answer| answer.listing.as_ref())
         {
             let (source, assembly) = source::Areas::new(area, &self.source, listing).rows();
             self.source.fit(source, assembly);
+        }
+    }
+
+    pub(super) fn fit_flame(&mut self) {
+        if let Some(area) = self.layout().and_then(|layout| layout.pane(Pane::Flame)) {
+            self.flame.fit(area.width, area.height.saturating_sub(1).into());
         }
     }
 
@@ -375,11 +376,18 @@ impl App {
             self.filters.set(filters::without(self.filters.now(), subject, index));
             return;
         }
-        let Some((pane, area)) = self.layout().and_then(|layout| layout.at(column, row)) else { return };
+        let Some(layout) = self.layout() else { return };
+        if row == layout.status.y && self.frozen {
+            let back = timeline::time_at(layout.status, &self.context(), column);
+            back.into_iter().for_each(|back| self.show_time(back));
+            return;
+        }
+        let Some((pane, area)) = layout.at(column, row) else { return };
         self.pane = pane;
         let Some(answer) = self.answer.clone() else { return };
         match pane {
             Pane::Top => {
+                let area = self.context().top_table(area);
                 if let Some(index) = layout::top_row(area, row).map(|row| row + self.top.offset())
                     && index < self.top.len()
                 {

@@ -1,9 +1,15 @@
 //! The time that is shown: freezing, stepping through the history, and the baseline of a diff.
 
 use super::App;
-use crate::profile::totals::BUCKETS;
+use jiff::civil::Time;
+use jiff::tz::TimeZone;
+use jiff::{Timestamp, ToSpan};
+
+use crate::profile::totals::{BUCKET_NS, BUCKETS};
 use crate::session::{Command, HistoryWindow};
 use crate::tui::action::{Effect, StepSize};
+use crate::tui::command::colon_command::TimePoint;
+use crate::tui::pane::labels::length;
 use crate::tui::pane::mode::Mode;
 use crate::tui::pane::timeline::state::TimelineState;
 
@@ -62,6 +68,35 @@ impl App {
         effects
     }
 
+    /// Shows the window that ends so many ticks before the freeze.
+    pub(super) fn show_time(&mut self, back: u64) {
+        let oldest = self.oldest();
+        if !self.timeline.go_to(back, oldest) {
+            self.note(format!("the history begins {} ago", length(oldest)));
+        }
+    }
+
+    /// Shows the window that ends at a time.
+    pub(super) fn go_to_time(&mut self, time: TimePoint) -> Vec<Effect> {
+        let back_ns = match time {
+            TimePoint::Ago(ns) => Some(ns),
+            TimePoint::OfDay(time) => {
+                let answer = self.answer.as_ref().filter(|answer| answer.facts.clock_unix_ns > 0);
+                answer.and_then(|answer| {
+                    let now_ns = answer.facts.clock_unix_ns.saturating_add(answer.now_ns);
+                    since_time_of_day(time, now_ns, TimeZone::system())
+                })
+            }
+        };
+        let Some(back_ns) = back_ns else {
+            self.note("the time of day is not known here; :at -3m goes back by a duration");
+            return Vec::new();
+        };
+        let effects = self.ensure_frozen();
+        self.show_time(back_ns / BUCKET_NS);
+        effects
+    }
+
     pub(super) fn set_span_end(&mut self) -> Vec<Effect> {
         let effects = self.ensure_frozen();
         self.timeline.set_span_end();
@@ -74,10 +109,37 @@ impl App {
 
     pub(super) fn toggle_diff(&mut self) -> Vec<Effect> {
         self.is_diff = !self.is_diff;
+        // The file is no longer the baseline.
+        self.options.base = None;
         self.note(match self.is_diff {
             true => "diff against the current view; d ends it",
             false => "diff off",
         });
         vec![Effect::Send(Command::Baseline(self.is_diff))]
+    }
+}
+
+/// The time since the clock last showed this time of day, ns. `now_ns` is in UTC, since 1970.
+fn since_time_of_day(time: Time, now_ns: u64, zone: TimeZone) -> Option<u64> {
+    let now = Timestamp::from_nanosecond(now_ns.into()).ok()?.to_zoned(zone);
+    let today = now.with().time(time).build().ok()?;
+    let last = if today > now { today.checked_sub(1.day()).ok()? } else { today };
+    u64::try_from(now.timestamp().as_nanosecond() - last.timestamp().as_nanosecond()).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_time_of_day_is_the_last_one() {
+        // 22:13:20 in UTC.
+        let since = |hour, minute, zone| {
+            let time = Time::new(hour, minute, 0, 0).expect("a time");
+            since_time_of_day(time, 1_700_000_000_000_000_000, zone).map(|ns| ns / 1_000_000_000)
+        };
+        assert_eq!(since(22, 13, TimeZone::UTC), Some(20));
+        assert_eq!(since(22, 14, TimeZone::UTC), Some(24 * 3600 - 40), "it was yesterday");
+        assert_eq!(since(0, 10, TimeZone::fixed(jiff::tz::offset(2))), Some(200));
     }
 }

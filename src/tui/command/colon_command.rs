@@ -1,5 +1,7 @@
 //! The commands that a `:` line is parsed into. [`App`](crate::tui::app::App) executes them.
 
+use jiff::civil::Time;
+
 use crate::tally::query::tags::TagFilter;
 use crate::tally::query::{Filters, Grouping, Pattern, Sort, TagRoot};
 use crate::tui::action::Action;
@@ -53,6 +55,15 @@ impl TagFilterKind {
     }
 }
 
+/// A time of the history.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TimePoint {
+    /// So long ago, ns.
+    Ago(u64),
+    /// The last time when the clock showed this time of day.
+    OfDay(Time),
+}
+
 /// A parsed `:` line.
 #[derive(Clone, Debug)]
 pub enum ColonCommand {
@@ -87,6 +98,8 @@ pub enum ColonCommand {
     Period(u64),
     /// Sets the length of the window, in ns; `None` is everything since the start.
     Window(Option<u64>),
+    /// Shows the window that ends at this time.
+    At(TimePoint),
     /// Sorts rows in this order.
     Sort(Sort),
     /// Writes function names in this style.

@@ -1,7 +1,7 @@
 //! The table of `:` commands, named as in pprof's interactive mode. Parsing, completion, the help
 //! page and the man page read it.
 
-use super::colon_command::{ColonCommand, FilterKind, TagFilterKind};
+use super::colon_command::{ColonCommand, FilterKind, TagFilterKind, TimePoint};
 use super::options::{self, WindowStep};
 use crate::keyword;
 use crate::tally::query::{Grouping, Pattern, Sort, TagRoot};
@@ -60,7 +60,7 @@ use ColonCommand as C;
 use Syntax as S;
 
 /// All commands.
-pub static COMMANDS: [CommandSpec; 35] = [
+pub static COMMANDS: [CommandSpec; 36] = [
     spec(
         "top",
         "top10 -cum REGEX -REGEX",
@@ -160,6 +160,12 @@ pub static COMMANDS: [CommandSpec; 35] = [
     spec("redo", "redo", "redo the filter change", S::Bare(|| C::Act(Action::Redo))),
     spec("reset", "reset", "reset totals", S::Bare(|| C::Act(Action::Reset))),
     spec("freeze", "freeze", "pause or resume the display", S::Bare(|| C::Act(Action::Freeze))),
+    spec(
+        "at",
+        "at -3m",
+        "pause, and show the history at this time: -3m, 14:05 or 14:05:30",
+        S::Value(|text| parse_time(text).map(C::At), &[]),
+    ),
     spec("mark", "mark", "set the start, then the end of a time span; then clear it", S::Bare(|| C::Act(Action::Mark))),
     spec("base", "base", "diff against the current view, on or off", S::Bare(|| C::Act(Action::Baseline))),
     spec("diff", "diff", "same as base", S::Bare(|| C::Act(Action::Baseline))),
@@ -167,6 +173,14 @@ pub static COMMANDS: [CommandSpec; 35] = [
     spec("help", "help", "keys and commands", S::Bare(|| C::Act(Action::Help))),
     spec("quit", "quit", "quit", S::Bare(|| C::Act(Action::Quit))),
 ];
+
+/// Parses a time of the history: `-3m` or `14:05`.
+fn parse_time(text: &str) -> Result<TimePoint, String> {
+    match text.strip_prefix('-') {
+        Some(ago) => options::duration(ago).map(|ago| TimePoint::Ago(ago.as_nanos().try_into().unwrap_or(u64::MAX))),
+        None => text.parse().map(TimePoint::OfDay).map_err(|_| "a time is -3m, 14:05 or 14:05:30".to_owned()),
+    }
+}
 
 /// Parses the pattern of own code; without one, own code is what it is by default.
 fn parse_own(text: &str) -> Result<Option<Pattern>, String> {

@@ -65,7 +65,7 @@ pub fn draw(canvas: &mut Canvas<'_>, body: Rect, context: &PaneContext<'_>) {
 
 /// The row of the screen that the selection of the top pane is on.
 fn selected_row(context: &PaneContext<'_>) -> Option<u16> {
-    let area = context.layout()?.pane(Pane::Top)?;
+    let area = context.top_table(context.layout()?.pane(Pane::Top)?);
     let (index, _) = context.top.selection()?;
     let row = index.checked_sub(context.top.offset())?;
     Some(area.y + crate::tui::layout::TOP_HEAD + row as u16)

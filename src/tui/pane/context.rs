@@ -1,6 +1,8 @@
 //! The state that panes draw from, as one value. The panes read it and never see the application
 //! that owns it.
 
+use ratatui::layout::Rect;
+
 use super::callers::state::CallersState;
 use super::flame::state::FlameState;
 use super::help::explain::NameQuestion;
@@ -19,6 +21,9 @@ use crate::tui::name_style::NameStyle;
 use crate::tui::options::Options;
 use crate::tui::term::emulator::Emulator;
 use crate::wire::Clock;
+
+/// Rows of the top pane up to which the table has all of them.
+const LEAST_TABLE_ROWS: u16 = 6;
 
 /// The state that panes draw from.
 #[derive(Clone, Copy)]
@@ -43,8 +48,8 @@ pub struct PaneContext<'a> {
     pub top: &'a TopState,
     /// State of the callers pane.
     pub callers: &'a CallersState,
-    /// Columns of the callers pane that its names need.
-    pub callers_columns: u16,
+    /// Levels of the flame graph for which the dashboard has rows.
+    pub flame_levels: u16,
     /// State of the flame graph.
     pub flame: &'a FlameState,
     /// State of the source pane.
@@ -95,13 +100,28 @@ impl<'a> PaneContext<'a> {
 
     /// The positions of all panes; `None` if the screen is too small.
     pub fn layout(&self) -> Option<Layout> {
-        Layout::new(self.size, self.view, self.output_rows(), self.callers_columns)
+        Layout::new(self.size, self.view, self.output_rows(), self.flame_levels)
     }
 
     /// The rows that the target's output takes on the dashboard.
     pub fn output_rows(&self) -> OutputRows {
-        let typing = matches!(self.mode, Mode::Typing);
-        OutputRows::new(self.options.output, typing || !self.emulator.is_unused())
+        OutputRows::new(self.options.output, matches!(self.mode, Mode::Typing), self.emulator.shown_rows())
+    }
+
+    /// Whether the card of the selected function is beside the top pane. The active pane shows the
+    /// tree of callers instead, and so do differences.
+    pub fn shows_card(&self) -> bool {
+        let is_diff = self.answer.is_some_and(|answer| answer.baseline_ns.is_some());
+        let has_column = self.layout().is_some_and(|layout| layout.bar.is_some());
+        has_column && self.pane != Pane::Callers && !is_diff
+    }
+
+    /// The part of the top pane's area that the table has, with a row for the title: not the row of
+    /// waits.
+    pub fn top_table(&self, area: Rect) -> Rect {
+        let has_waits = self.answer.is_some_and(|answer| !answer.waits.is_empty()) && area.height > LEAST_TABLE_ROWS;
+        let taken = u16::from(has_waits);
+        Rect { y: area.y + taken, height: area.height - taken, ..area }
     }
 
     /// The number of idle threads that are folded, and their time in the window, ns.

@@ -307,8 +307,10 @@ fn sampling(context: &PaneContext<'_>, facts: Option<&Facts>) -> Vec<Segment> {
 
     if let Some(baseline_ns) = context.answer.and_then(|answer| answer.baseline_ns) {
         let ago = measure::duration(Duration::from_nanos(baseline_ns / BUCKET_NS * BUCKET_NS));
+        let words =
+            context.options.base.as_ref().map_or(format!("baseline {ago} ago"), |base| format!("baseline {base}"));
         let notable = style(Role::Notable);
-        segments.push(Segment::new(9).or_text(format!("baseline {ago} ago"), notable).or_text("diff", notable));
+        segments.push(Segment::new(9).or_text(words, notable).or_text("diff", notable));
     }
     if context.frozen {
         let waiting = facts.and_then(|facts| facts.waiting).map_or("–".to_owned(), measure::count);

@@ -9,7 +9,7 @@ use ratatui::layout::Rect;
 use ratatui::style::Style;
 use ratatui::text::Span;
 
-use super::labels::program;
+use super::labels::{self, program};
 use super::row_names;
 use super::source::draw as source;
 use super::threads::draw as threads;
@@ -18,7 +18,7 @@ use crate::session::{Answer, Command, TargetExit};
 use crate::tally::change::{Change, Difference};
 use crate::tally::flame::FlameBox;
 use crate::tally::measure;
-use crate::tui::action::Action;
+use crate::tui::action::{Action, StepSize};
 use crate::tui::canvas::Canvas;
 use crate::tui::fit_line::{self, Segment};
 use crate::tui::fit_names::{self, NameToFit};
@@ -28,10 +28,13 @@ use crate::tui::name_style::NameStyle;
 use crate::tui::pane::context::PaneContext;
 use crate::tui::pane::mode::{Mode, StatusMessage};
 use crate::tui::pane::threads::state::ListItem;
+use crate::tui::pane::timeline::state::TimelineState;
 use crate::tui::text;
 use crate::tui::theme::Role;
 use crate::wire::Clock;
 
+/// The importance of the keys of the history while the display is paused.
+const HISTORY_IMPORTANCE: u8 = 11;
 /// Minimum columns of a name beside other text on the status line.
 const NAME_COLUMNS: usize = 30;
 
@@ -239,7 +242,7 @@ fn selected(canvas: &Canvas<'_>, context: &PaneContext<'_>, room: usize) -> Vec<
 fn thread(canvas: &Canvas<'_>, context: &PaneContext<'_>, answer: &Answer, room: usize) -> Vec<Span<'static>> {
     let (name, of, load) = match context.threads.selection() {
         Some((_, ListItem::Process(process, _))) => {
-            let when = (answer.now_ns, &*answer.facts.pids);
+            let when = (context.options.base.is_none().then_some(answer.now_ns), &*answer.facts.pids);
             (threads::process_words(process, when, room), format!("  process {}", process.pid), &process.load)
         }
         Some((_, ListItem::Thread(thread, process))) => {
@@ -350,22 +353,41 @@ fn ended(context: &PaneContext<'_>, ending: TargetExit) -> String {
 pub fn draw_footer(canvas: &mut Canvas<'_>, area: Rect, context: &PaneContext<'_>) {
     let (key, dim) = (canvas.style(Role::Key), canvas.style(Role::Dim));
     let places = context.mode.key_contexts(context.pane);
-    let here = context
-        .options
-        .keys
-        .bindings()
-        .iter()
-        .filter(|binding| binding.hint.1 > 0 && places.contains(&binding.context));
-    let segments: Vec<Segment> = here
-        .filter(|binding| applies(context, binding))
-        .map(|binding| {
+    let here = context.options.keys.bindings().iter().filter(|binding| places.contains(&binding.context));
+    let hints = here.filter(|binding| applies(context, binding)).filter_map(|binding| {
+        let (label, words, importance) = history_hint(context, binding).or_else(|| {
             let label = binding.label.split(' ').next().unwrap_or_default().to_owned();
-            let spans = vec![Span::styled(label, key), Span::styled(format!(" {}", binding.hint.0), dim)];
-            Segment::new(binding.hint.1).gap(2).or(spans).or_nothing()
-        })
-        .collect();
+            (binding.hint.1 > 0).then(|| (label, binding.hint.0.to_owned(), binding.hint.1))
+        })?;
+        let spans = vec![Span::styled(label, key), Span::styled(format!(" {words}"), dim)];
+        Some((importance, Segment::new(importance).gap(2).or(spans).or_nothing()))
+    });
+    // Those of the history come first.
+    let (history, others): (Vec<_>, Vec<_>) = hints.partition(|(importance, _)| *importance == HISTORY_IMPORTANCE);
+    let segments: Vec<Segment> = history.into_iter().chain(others).map(|(_, segment)| segment).collect();
     let line = fit_line::fit(&segments, area.width.saturating_sub(2).into());
     canvas.spans(area.x + 1, area.y, area.width.saturating_sub(1), &line);
+}
+
+/// The label, words and importance of a key of the history while the display is paused: `[ ] 1 s`.
+fn history_hint(context: &PaneContext<'_>, binding: &Binding) -> Option<(String, String, u8)> {
+    if !context.frozen || !matches!(context.mode, Mode::Panes) {
+        return None;
+    }
+    let label = binding.label.split(' ').next().unwrap_or_default();
+    let (label, words) = match binding.action {
+        Action::Step { newer: false, size: size @ (StepSize::Tick | StepSize::Tenth) } => {
+            let is_back = |other: &&Binding| matches!(other.action, Action::Step { newer: true, size: s } if s == size);
+            let back = context.options.keys.bindings().iter().find(is_back);
+            let label = back.map_or(label.to_owned(), |back| format!("{label} {}", back.label));
+            (label, labels::length(TimelineState::step_ticks(size, context.window_ns)))
+        }
+        Action::Mark => (label.to_owned(), "mark".to_owned()),
+        Action::Colon => (format!("{label}at"), "14:05".to_owned()),
+        Action::Freeze => (label.to_owned(), "live".to_owned()),
+        _ => return None,
+    };
+    Some((label, words, HISTORY_IMPORTANCE))
 }
 
 /// Whether the footer shows a key: it has an effect at the moment.

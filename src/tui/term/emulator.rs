@@ -56,9 +56,10 @@ impl Emulator {
         self.parser_mut().process(bytes);
     }
 
-    /// Whether nothing was ever written.
-    pub fn is_unused(&self) -> bool {
-        self.is_unused
+    /// The number of rows that are worth showing: none if nothing was ever written, and at least
+    /// one afterwards.
+    pub fn shown_rows(&self) -> u16 {
+        if self.is_unused { 0 } else { self.used_rows().max(1) }
     }
 
     /// Sets the size (columns, rows), within the limits.

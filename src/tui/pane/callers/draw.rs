@@ -161,7 +161,12 @@ fn centre(canvas: &mut Canvas<'_>, area: Rect, context: &PaneContext<'_>, caller
         let value = Span::styled(measure::signed(ns, context.unit, negative), heat);
         let share = Span::styled(format!(" {}", measure::percentage(ns, base_ns).trim_start()), heat);
         let label = Span::styled(format!("{label} "), dim);
-        Segment::new(1).or(vec![label.clone(), value.clone(), share.clone()]).or(vec![label, value]).or_nothing()
+        let segment = match change {
+            // A time has no share of two windows.
+            Some(_) => Segment::new(1),
+            None => Segment::new(1).or(vec![label.clone(), value.clone(), share]),
+        };
+        segment.or(vec![label, value]).or_nothing()
     };
     let (flat, cum) = (callers.changes.map(|changes| changes.flat), callers.changes.map(|changes| changes.cum));
     let line = fit_line::fit(&[number("flat", callers.flat_ns, flat), number("cum", callers.cum_ns, cum)], room);
@@ -179,19 +184,6 @@ fn rule(canvas: &mut Canvas<'_>, place: Rect, count: usize, what: &str) {
     let dim = canvas.style(Role::Column);
     let wide = place.width.saturating_sub(3);
     canvas.put(place.x + 2, place.y, wide, &format!(" {words} "), dim);
-}
-
-/// The columns that the names of all rows need.
-pub fn wanted_columns(context: &PaneContext<'_>, callers: &Callers) -> u16 {
-    let state = context.callers;
-    let name = |row: &TreeRow| {
-        let edge = state.edge_of(callers, row)?;
-        let name = context.names.pick(&edge.full, &edge.short);
-        let inline = if edge.inlined { INLINE.len() } else { 0 };
-        Some(indent(row) + (text::columns(name, 200) + inline) as u16)
-    };
-    let widest = state.tree_rows().filter_map(name).max().unwrap_or(0);
-    MARGIN + PERCENT_COLUMNS + BAR_COLUMNS + 1 + SIGN_COLUMNS + widest + 1
 }
 
 fn indent(row: &TreeRow) -> u16 {

@@ -3,5 +3,6 @@
 pub mod draw;
 pub mod folds;
 pub mod label;
+pub mod rows;
 pub mod state;
 pub mod tiling;

@@ -95,6 +95,12 @@ impl FlameState {
         Some(index)
     }
 
+    /// The number of levels of a new answer.
+    pub fn count_levels(&mut self, flame: &Arc<Flame>) -> usize {
+        self.folds.update(flame);
+        self.tiles(flame).last().map_or(0, |tile| tile.depth + 1)
+    }
+
     /// Updates the visible levels for a new answer, until an answer is `settled`, that is, based on
     /// enough samples. Levels with a single box of full width carry no information and are scrolled
     /// out if others need the room.

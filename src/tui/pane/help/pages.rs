@@ -120,6 +120,8 @@ const TERMS: &[(&str, &str)] = &[
       threads that ran at that moment; of fewer than 1 000 samples, and where threads run for less than some \
       ten periods at a time, with its margin, 80±3%",
     ),
+    ("Δ points", "in a diff, the share now less the share before, in percentage points; the times are behind it"),
+    ("runs%", "share of the window in which a thread ran, by wall-clock time; what it waited for is behind it"),
     ("(inline)", "the compiler inlined the function into its callers"),
     ("last 10 s, total", "samples of the window, and all samples since the start or the last reset (R)"),
     ("CPU time", "PROF: one sample per period of CPU time, user and system, of each thread; idle threads have none"),

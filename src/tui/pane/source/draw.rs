@@ -211,7 +211,7 @@ fn place(view: &SourceState, listing: &SourceListing) -> String {
 }
 
 /// The function's lines in the shown file according to its line tables.
-fn range(view: &SourceState, listing: &SourceListing) -> Option<(u32, u32)> {
+pub(in crate::tui::pane) fn range(view: &SourceState, listing: &SourceListing) -> Option<(u32, u32)> {
     let file = view.file()?;
     let ranges = listing.codes.iter().filter_map(|code| code.range(&listing.lines.function, file));
     ranges.reduce(|one, other| (one.0.min(other.0), one.1.max(other.1)))
@@ -290,6 +290,14 @@ fn nothing(context: &PaneContext<'_>, listing: &SourceListing, notices: Vec<Stri
         (true, false) => sentences.push(("not backed by a file: no source available".to_owned(), Role::Text)),
     }
     sentences
+}
+
+/// Sentences that say why there is neither source nor assembly of the function.
+pub(in crate::tui::pane) fn explain_absence(context: &PaneContext<'_>, listing: &SourceListing) -> Vec<String> {
+    match notices(context.source, listing, usize::MAX) {
+        notices if !notices.is_empty() => notices,
+        none => nothing(context, listing, none).into_iter().map(|(sentence, _)| sentence).collect(),
+    }
 }
 
 /// Describes the line under the cursor for the status line: its location with its callees or where

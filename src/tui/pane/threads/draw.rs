@@ -11,9 +11,9 @@
 //!  ▸   41302  resize           sleeping   0.1%        1         ▁  └ resize -w 800 (1.2 s ago)
 //! ```
 //!
-//! A thread that waits shows for what: `[lock] held by compactor for 1.2 s  in Cache::insert`. A process has a
-//! row only if there are several. If there is little room, the size of the deepest stack is omitted
-//! first, then trend, samples and state.
+//! By wall-clock time, the share is that of the time in which a thread runs, and the last column is
+//! what it [waits](super::waits) for. A process has a row only if there are several. If there is
+//! little room, the size of the deepest stack is omitted first, then trend, samples and state.
 
 use std::time::Duration;
 
@@ -25,9 +25,7 @@ use crate::profile::thread::ThreadState;
 use crate::profile::totals::Weight;
 use crate::session::Answer;
 use crate::tally::measure;
-use crate::tally::threads::{
-    DeepestRow, FoldedRows, Load, LoadChange, ProcessRow, StackRow, ThreadRow, ThreadSort, WaitRow,
-};
+use crate::tally::threads::{DeepestRow, FoldedRows, Load, LoadChange, ProcessRow, StackRow, ThreadRow, ThreadSort};
 use crate::tally::trend::PARTS;
 use crate::tui::canvas::Canvas;
 use crate::tui::fit_names::{NameToFit, fit_name};
@@ -36,6 +34,7 @@ use crate::tui::pane::bars::draw_bars;
 use crate::tui::pane::context::PaneContext;
 use crate::tui::pane::sentences;
 use crate::tui::pane::threads::state::ListItem;
+use crate::tui::pane::threads::waits::{self, shows_waits};
 use crate::tui::pane::title;
 use crate::tui::pane::waiting;
 use crate::tui::text;
@@ -62,12 +61,6 @@ const MAX_INDENT: usize = 8;
 /// Minimum columns of a function; other columns are omitted for it.
 const FUNCTION_COLUMNS: u16 = 24;
 
-/// The word before the function in which a thread waits, and the fewest columns of its name.
-const WITHIN: &str = "in ";
-/// Waits shorter than this are shown without their duration, ns. They begin anew all the time.
-const SHORT_WAIT_NS: u64 = 1_000_000_000;
-const WITHIN_COLUMNS: u16 = 8;
-
 /// Start of each column, relative to the pane; `None` for an omitted column.
 struct ThreadColumns {
     name: u16,
@@ -81,13 +74,14 @@ struct ThreadColumns {
 }
 
 impl ThreadColumns {
-    /// The columns that fit. `trends` and `stacks` say whether there is something for theirs.
-    fn new(width: u16, trends: bool, stacks: bool) -> ThreadColumns {
+    /// The columns that fit. `states`, `trends` and `stacks` say whether there is something for
+    /// theirs.
+    fn new(width: u16, [states, trends, stacks]: [bool; 3]) -> ThreadColumns {
         let ways = [
-            [true, true, trends, stacks],
-            [true, true, trends, false],
-            [true, true, false, false],
-            [true, false, false, false],
+            [states, true, trends, stacks],
+            [states, true, trends, false],
+            [states, true, false, false],
+            [states, false, false, false],
             [false; 4],
         ];
         let plans = ways.map(|optional| ThreadColumns::with_columns(optional, GAP, NAME_COLUMNS));
@@ -122,7 +116,10 @@ pub fn draw(canvas: &mut Canvas<'_>, area: Rect, context: &PaneContext<'_>) {
         let body = Rect { y: area.y + 1, height: area.height.saturating_sub(1), ..area };
         return sentences::draw_sentences(canvas, body, &waiting::waiting(context));
     };
-    let plan = ThreadColumns::new(area.width, answer.question.window_ns.is_some(), context.threads.has_deepest());
+    // All time of a thread is wall-clock time, and its state is only that of an instant.
+    let is_wall = shows_waits(answer);
+    let trends = answer.question.window_ns.is_some() && !is_wall;
+    let plan = ThreadColumns::new(area.width, [!is_wall, trends, context.threads.has_deepest()]);
     heads(canvas, area, context, answer, &plan);
     let selected = context.threads.selection().map(|(index, _)| index);
     for (y, (index, entry)) in (area.y + 2..area.bottom()).zip(context.threads.view()) {
@@ -142,8 +139,9 @@ pub fn line_at(area: Rect, column: u16, row: u16) -> Option<(usize, bool)> {
 }
 
 /// Title of the share column.
-fn share_word(clock: Clock) -> &'static str {
-    match clock {
+fn share_word(context: &PaneContext<'_>) -> &'static str {
+    match context.answer.map_or(context.clock, |answer| answer.facts.clock) {
+        _ if context.answer.is_some_and(shows_waits) => "runs%",
         Clock::Prof => "cpu%",
         Clock::Real => "wall%",
         Clock::Virtual => "user%",
@@ -167,7 +165,7 @@ fn remarks(canvas: &Canvas<'_>, context: &PaneContext<'_>, width: u16) -> Vec<Sp
         ThreadSort::Id => "tid",
         ThreadSort::Name => "name",
         ThreadSort::State => "state",
-        ThreadSort::Weight => share_word(clock),
+        ThreadSort::Weight => share_word(context),
         ThreadSort::Samples => samples_word(clock),
         ThreadSort::Function => "function",
     };
@@ -181,7 +179,7 @@ fn heads(canvas: &mut Canvas<'_>, area: Rect, context: &PaneContext<'_>, answer:
         true => canvas.style(Role::ColumnSorted),
         false => canvas.style(Role::Column),
     };
-    let share = share_word(answer.facts.clock);
+    let share = share_word(context);
     let numbers = [
         (Some(MARGIN), ID_COLUMNS, "tid", ThreadSort::Id),
         (Some(plan.share), SHARE_COLUMNS, share, ThreadSort::Weight),
@@ -194,8 +192,7 @@ fn heads(canvas: &mut Canvas<'_>, area: Rect, context: &PaneContext<'_>, answer:
     if let Some(at) = plan.stack {
         right(canvas, area.x + at, y, STACK_COLUMNS, "max stack", canvas.style(Role::Column));
     }
-    let is_wall = answer.facts.clock == Clock::Real;
-    let function_head = if is_wall { "waits for, or top function" } else { "top function" };
+    let function_head = if shows_waits(answer) { "waits for, or top function" } else { "top function" };
     let names = [
         (Some(plan.name), "name", Some(ThreadSort::Name)),
         (plan.state, "state", Some(ThreadSort::State)),
@@ -248,8 +245,9 @@ pub fn state_word(state: ThreadState) -> &'static str {
 }
 
 /// Describes a process in at most `room` columns: its place in the tree of processes, its command
-/// and, if there is room, its age if a watched process started it.
-pub fn process_words(process: &ProcessRow, (now_ns, watched): (u64, &[u32]), room: usize) -> String {
+/// and, if there is room, its age if a watched process started it. Processes of two recordings have
+/// no common time.
+pub fn process_words(process: &ProcessRow, (now_ns, watched): (Option<u64>, &[u32]), room: usize) -> String {
     let indent = match process.depth.min(MAX_INDENT) {
         0 => String::new(),
         depth => format!("{}└ ", "  ".repeat(depth - 1)),
@@ -260,8 +258,8 @@ pub fn process_words(process: &ProcessRow, (now_ns, watched): (u64, &[u32]), roo
         true => text::cut_right(&process.command, left).into_owned(),
         false => fit_command(&process.command, left),
     };
-    let ago = Duration::from_nanos(now_ns.saturating_sub(process.since_ns));
-    let age = format!(" ({} ago)", measure::duration(ago));
+    let ago = now_ns.map(|now_ns| Duration::from_nanos(now_ns.saturating_sub(process.since_ns)));
+    let age = ago.map_or(String::new(), |ago| format!(" ({} ago)", measure::duration(ago)));
     let has_room = text::columns(&command, left) + age.len() <= left;
     let age = if process.is_child && has_room { &*age } else { "" };
     format!("{indent}{command}{age}")
@@ -326,7 +324,8 @@ impl RowPainter<'_> {
             self.state(canvas, state);
         }
         let room = self.place.width.saturating_sub(self.plan.function);
-        let words = process_words(process, (self.answer.now_ns, &self.answer.facts.pids), room.into());
+        let now_ns = self.context.options.base.is_none().then_some(self.answer.now_ns);
+        let words = process_words(process, (now_ns, &self.answer.facts.pids), room.into());
         canvas.put(x + self.plan.function, y, room, &words, style);
     }
 
@@ -343,38 +342,16 @@ impl RowPainter<'_> {
         if let (Some(at), Some(deepest)) = (self.plan.stack, &thread.deepest) {
             right(canvas, x + at, y, STACK_COLUMNS, &measure::bytes(deepest.used), style);
         }
-        if let Some(wait) = &thread.wait {
-            return self.wait(canvas, wait, thread.inside);
-        }
         let room = self.place.width.saturating_sub(self.plan.function);
+        let place = Rect { x: x + self.plan.function, width: room, ..self.place };
+        if waits::draw(canvas, place, self.context, thread) {
+            return;
+        }
         let Load { top, top_full, top_module, .. } = &thread.load;
         let name = NameToFit { full: top_full, short: top, room: room.into() };
         let name = fit_name(&name, self.context.names);
         let style = if thread.inside { canvas.theme.module(top_module) } else { dim };
         canvas.put(x + self.plan.function, y, room, &name, style);
-    }
-
-    /// Draws what a thread waits for, and the function in which it does.
-    fn wait(&self, canvas: &mut Canvas<'_>, wait: &WaitRow, inside: bool) {
-        let Rect { x, y, .. } = self.place;
-        let room = self.place.width.saturating_sub(self.plan.function);
-        let (dim, notable) = (canvas.style(Role::Dim), canvas.style(Role::Notable));
-        let is_lock = wait.name.starts_with("[lock]");
-        let lasts_ns = wait.since_ns.map_or(0, |since_ns| self.answer.now_ns.saturating_sub(since_ns));
-        let lasting = format!("{} for {}", wait.name, measure::duration(Duration::from_nanos(lasts_ns)));
-        let has_room = lasts_ns >= SHORT_WAIT_NS && text::columns(&lasting, usize::from(room) + 1) <= room.into();
-        let name = text::cut_right(if has_room { &lasting } else { &wait.name }, room.into());
-        canvas.put(x + self.plan.function, y, room, &name, if is_lock && inside { notable } else { dim });
-        let used = text::columns(&name, room.into()) as u16 + GAP;
-        let (at, left) = (x + self.plan.function + used, room.saturating_sub(used + WITHIN.len() as u16));
-        if left < WITHIN_COLUMNS {
-            return;
-        }
-        canvas.put(at, y, left, WITHIN, dim);
-        let StackRow { full, short, module } = &wait.within;
-        let name = fit_name(&NameToFit { full, short, room: left.into() }, self.context.names);
-        let style = if inside { canvas.theme.module(module) } else { dim };
-        canvas.put(at + WITHIN.len() as u16, y, left, &name, style);
     }
 
     /// A function of a thread's newest stack.
@@ -410,7 +387,13 @@ impl RowPainter<'_> {
         let short = words.rsplit_once(' ').map_or(words, |(short, _)| short);
         let words = if text::columns(words, 99) > room.into() { short } else { words };
         canvas.put(self.place.x + self.plan.name, self.place.y, room, words, style);
-        self.weight(canvas, folded.weight, folded.change, false);
+        if shows_waits(self.answer) {
+            // How long they ran is not summed.
+            let time = format!("{} of wall time", measure::shown(folded.weight.ns, self.context.unit));
+            canvas.put(self.place.x + self.plan.function, self.place.y, self.place.width, &time, style);
+        } else {
+            self.weight(canvas, (folded.weight.ns, folded.weight), folded.change, false);
+        }
     }
 
     fn name(&self, canvas: &mut Canvas<'_>, name: &str, style: Style) {
@@ -433,16 +416,17 @@ impl RowPainter<'_> {
         canvas.put(self.place.x + at, self.place.y, STATE_COLUMNS, state_word(state), style);
     }
 
-    fn weight(&self, canvas: &mut Canvas<'_>, weight: Weight, change: Option<LoadChange>, inside: bool) {
+    /// Draws the share of `ns` and the number of samples of `weight`.
+    fn weight(&self, canvas: &mut Canvas<'_>, (ns, weight): (u64, Weight), change: Option<LoadChange>, inside: bool) {
         let Rect { x, y, .. } = self.place;
         let measured_ns = share_base(self.answer);
-        let part = if measured_ns == 0 { 0.0 } else { weight.ns as f64 / measured_ns as f64 };
+        let part = if measured_ns == 0 { 0.0 } else { ns as f64 / measured_ns as f64 };
         let style = match change {
-            _ if weight.ns == 0 || !inside => canvas.style(Role::Dim),
+            _ if ns == 0 || !inside => canvas.style(Role::Dim),
             Some(change) => canvas.theme.change(change.weight),
             None => canvas.theme.heat(part.min(1.0)),
         };
-        right(canvas, x + self.plan.share, y, SHARE_COLUMNS, &signed_share(weight.ns, measured_ns, change), style);
+        right(canvas, x + self.plan.share, y, SHARE_COLUMNS, &signed_share(ns, measured_ns, change), style);
         if let Some(at) = self.plan.samples {
             let sign = if change.is_some_and(|change| change.fewer) { "-" } else { "" };
             let number = weight.count(self.answer.facts.clock);
@@ -455,7 +439,8 @@ impl RowPainter<'_> {
     }
 
     fn load(&self, canvas: &mut Canvas<'_>, load: &Load, inside: bool) {
-        self.weight(canvas, load.weight, load.change, inside);
+        let ns = if shows_waits(self.answer) { load.running_ns } else { load.weight.ns };
+        self.weight(canvas, (ns, load.weight), load.change, inside);
         let (Some(at), Some(window_ns)) = (self.plan.trend, self.answer.question.window_ns) else { return };
         // Full height is one CPU, or the maximum if it is more.
         let part_ns = (window_ns as f64 / PARTS as f64).max(1.0);
@@ -483,14 +468,15 @@ mod tests {
     #[test]
     fn processes_are_indented_by_their_level() {
         let process = ProcessRow { command: "sh -c make".to_owned(), is_child: true, ..ProcessRow::default() };
-        let words = |depth, room| process_words(&ProcessRow { depth, ..process.clone() }, (1_000_000_000, &[]), room);
+        let words =
+            |depth, room| process_words(&ProcessRow { depth, ..process.clone() }, (Some(1_000_000_000), &[]), room);
         assert_eq!(words(0, 60), "sh -c make (1 s ago)");
         assert_eq!(words(1, 60), "└ sh -c make (1 s ago)");
         assert_eq!(words(3, 60), "    └ sh -c make (1 s ago)");
         assert_eq!(words(3, 16), "    └ sh -c make", "the age is dropped first");
         // The parent of this one is not watched.
         let other = ProcessRow { pid: 7, command: "/usr/bin/cc1 -O2 a.c".to_owned(), ..ProcessRow::default() };
-        let words = |watched| process_words(&other, (0, watched), 14);
+        let words = |watched| process_words(&other, (Some(0), watched), 14);
         assert_eq!((words(&[]), words(&[7])), ("cc1 -O2 a.c".to_owned(), "/usr/bin/cc1 …".to_owned()));
     }
 }

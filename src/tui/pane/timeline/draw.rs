@@ -60,6 +60,49 @@ impl TimeScale {
     }
 }
 
+/// The cells of the strip, what they show, and the columns to their right.
+struct Strip {
+    cells: Rect,
+    view: TimeScale,
+    right: u16,
+    /// The shown time: ticks since its start and its end.
+    shown: (u64, u64),
+}
+
+impl Strip {
+    /// Lays out the strip on the status line; `None` if it has no room.
+    fn new(area: Rect, context: &PaneContext<'_>) -> Option<Strip> {
+        let left = LEFT_COLUMNS + if shows_time_of_day(area, context) { TIME_COLUMNS } else { 0 };
+        let has_words = area.width >= WORDS_FROM_COLUMNS + left - LEFT_COLUMNS;
+        let right = if has_words { RIGHT_COLUMNS } else { 1 };
+        let width = area.width.saturating_sub(left + right);
+        let (newer, ticks) = context.timeline.past(context.window_ns).map_or_else(
+            || (0, context.window_ns.map_or(1, |ns| ns.div_ceil(BUCKET_NS).max(1))),
+            |past| (past.back, past.buckets),
+        );
+        let older = newer + ticks - 1;
+        let cells = Rect { x: area.x + left, width, ..area };
+        (width > 0).then(|| Strip {
+            cells,
+            view: TimeScale::new(width.into(), older, newer),
+            right,
+            shown: (older, newer),
+        })
+    }
+}
+
+fn shows_time_of_day(area: Rect, context: &PaneContext<'_>) -> bool {
+    area.width >= TIME_FROM_COLUMNS && context.answer.is_some_and(|answer| answer.facts.clock_unix_ns > 0)
+}
+
+/// The ticks since the end of the cell at a column of the status line, if there is one.
+pub fn time_at(area: Rect, context: &PaneContext<'_>, column: u16) -> Option<u64> {
+    context.answer?.timeline.as_ref()?;
+    let Strip { cells, view, .. } = Strip::new(area, context)?;
+    let cell = column.checked_sub(cells.x).filter(|cell| *cell < cells.width)?;
+    Some(view.cell(cell.into()).1)
+}
+
 /// Draws the timeline.
 pub fn draw(canvas: &mut Canvas<'_>, area: Rect, context: &PaneContext<'_>) {
     let [dim, strong, key] = [Role::Dim, Role::Notable, Role::Key].map(|role| canvas.style(role));
@@ -69,41 +112,26 @@ pub fn draw(canvas: &mut Canvas<'_>, area: Rect, context: &PaneContext<'_>) {
         back => format!("{} ago", length(back)),
     };
     canvas.put(area.x + 1, area.y, LEFT_COLUMNS - 1, &where_to, strong);
-    let clock_unix_ns = context.answer.map_or(0, |answer| answer.facts.clock_unix_ns);
-    let mut area = area;
-    if area.width >= TIME_FROM_COLUMNS
-        && let Some(answer) = context.answer.filter(|_| clock_unix_ns > 0)
-    {
+    if let Some(answer) = context.answer.filter(|_| shows_time_of_day(area, context)) {
         let shown_ns = answer.now_ns.saturating_sub(walk.back().saturating_mul(BUCKET_NS));
-        let time = time_of_day(clock_unix_ns.saturating_add(shown_ns), TimeZone::system());
+        let time = time_of_day(answer.facts.clock_unix_ns.saturating_add(shown_ns), TimeZone::system());
         canvas.put(area.x + LEFT_COLUMNS - 1, area.y, TIME_COLUMNS, &time, dim);
-        area = Rect { x: area.x + TIME_COLUMNS, width: area.width - TIME_COLUMNS, ..area };
     }
     let Some(timeline) = context.answer.and_then(|answer| answer.timeline.as_ref()) else { return };
-    let right = if area.width >= WORDS_FROM_COLUMNS { RIGHT_COLUMNS } else { 1 };
-    let cells = area.width.saturating_sub(LEFT_COLUMNS + right);
-    if cells == 0 {
-        return;
-    }
-    let shown = walk.past(context.window_ns);
-    let (newer, ticks) = shown.map_or_else(
-        || (0, context.window_ns.map_or(1, |ns| ns.div_ceil(BUCKET_NS).max(1))),
-        |past| (past.back, past.buckets),
-    );
-    let older = newer + ticks - 1;
-    let view = TimeScale::new(cells.into(), older, newer);
-    bars(canvas, Rect { x: area.x + LEFT_COLUMNS, width: cells, ..area }, timeline, view, (older, newer));
+    let Some(Strip { cells, view, right, shown: (older, newer) }) = Strip::new(area, context) else { return };
+    bars(canvas, cells, timeline, view, (older, newer));
     if let Some(anchor) = walk.anchor() {
-        let at = (0..cells).find(|&cell| {
+        let at = (0..cells.width).find(|&cell| {
             let (older, newer) = view.cell(cell.into());
             (newer..=older).contains(&anchor)
         });
         if let Some(cell) = at {
-            canvas.put(area.x + LEFT_COLUMNS + cell, area.y, 1, "m", key);
+            canvas.put(cells.x + cell, area.y, 1, "m", key);
         }
     }
     if right > 1 {
-        let long = if shown.is_none() && context.window_ns.is_none() { "all".to_owned() } else { length(ticks) };
+        let is_all = walk.past(context.window_ns).is_none() && context.window_ns.is_none();
+        let long = if is_all { "all".to_owned() } else { length(older - newer + 1) };
         let words = match (walk.anchor(), walk.has_span()) {
             (Some(_), _) => "m sets the other end".to_owned(),
             (None, true) => format!("span {long} · m clears it"),

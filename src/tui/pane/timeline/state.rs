@@ -53,12 +53,7 @@ impl TimelineState {
     /// Makes this number of steps to older or newer times, at most to `oldest`. A span moves as a
     /// whole.
     pub fn step(&mut self, newer: bool, (size, count): (StepSize, u64), window_ns: Option<u64>, oldest: u64) {
-        let by = match size {
-            StepSize::Tick => 1,
-            StepSize::Tenth => (ticks(window_ns) / STEPS).max(1),
-            StepSize::Window => ticks(window_ns),
-        };
-        let by = by.saturating_mul(count);
+        let by = TimelineState::step_ticks(size, window_ns).saturating_mul(count);
         let oldest = oldest.min(BUCKETS as u64 - 1);
         let moved = |back: u64, most: u64| match newer {
             true => back.saturating_sub(by),
@@ -71,6 +66,23 @@ impl TimelineState {
                 *older = *end + long;
             }
             None => self.back = moved(self.back, oldest),
+        }
+    }
+
+    /// Shows the window that ends so many ticks before the freeze, at most at `oldest`. Returns
+    /// whether the history goes back so far. A complete span is cleared.
+    pub fn go_to(&mut self, back: u64, oldest: u64) -> bool {
+        let oldest = oldest.min(BUCKETS as u64 - 1);
+        (self.back, self.span) = (back.min(oldest), None);
+        back <= oldest
+    }
+
+    /// The ticks of one step.
+    pub fn step_ticks(size: StepSize, window_ns: Option<u64>) -> u64 {
+        match size {
+            StepSize::Tick => 1,
+            StepSize::Tenth => (ticks(window_ns) / STEPS).max(1),
+            StepSize::Window => ticks(window_ns),
         }
     }
 

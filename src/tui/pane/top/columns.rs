@@ -1,10 +1,11 @@
 //! The columns of the top pane that fit its width, and their positions.
 //!
 //! The name has at least two fifths of the pane. If there is little room, sum% is omitted first,
-//! then lat% (unless rows are sorted by it), the total, the trend, the number of allocations (as
-//! lat%), cum, flat and cum%. In a diff, the columns are the shares before and now, and the change.
-//! Where foreign code is folded, flat is that of the row and the libraries that it calls, its two
-//! parts follow, and the heaviest library call has the place of the module.
+//! then the total, the trend, the number of allocations (unless rows are sorted by it), cum, flat
+//! and cum%. There is lat% if rows are sorted by it. In a diff, the columns are the shares before
+//! and now, their difference, and the times. Where foreign code is folded, flat is that of the row
+//! and the libraries that it calls, its two parts follow, and the heaviest library call has the
+//! place of the module.
 
 use crate::tally::query::Sort;
 use crate::tally::trend::PARTS;
@@ -24,6 +25,8 @@ const LATENCY_COLUMNS: u16 = 7;
 const COUNT_COLUMNS: u16 = 10;
 /// Columns of the arrow between two percentages.
 const ARROW_COLUMNS: u16 = 2;
+/// Columns of a difference in percentage points, and of its title.
+const POINTS_COLUMNS: u16 = 9;
 /// Columns before the first number.
 pub const MARGIN: u16 = 2;
 
@@ -61,8 +64,10 @@ pub enum Column {
     Before,
     /// The same share now.
     Now,
-    /// The difference of the weights.
-    Change,
+    /// The difference of these shares.
+    Points,
+    /// The weights before and now.
+    Times,
 }
 
 impl Column {
@@ -82,7 +87,8 @@ impl Column {
     /// The columns of the total, which is not a sort key.
     const TOTAL: [Column; 4] = [Column::Flat, Column::FlatShare, Column::Cum, Column::CumShare];
     /// The columns of the window to omit after the total and the trend, in this order.
-    const EXPENDABLE: [Column; 8] = [
+    const EXPENDABLE: [Column; 9] = [
+        Column::Times,
         Column::Cum,
         Column::Own,
         Column::Flat,
@@ -108,7 +114,8 @@ impl Column {
             Column::Count => "count",
             Column::Before => "before%",
             Column::Now => "now%",
-            Column::Change => "change",
+            Column::Points => "Δ points",
+            Column::Times => "time",
         }
     }
 
@@ -118,7 +125,13 @@ impl Column {
             Column::Flat | Column::FlatShare | Column::Folded => Some(Sort::Flat),
             Column::Cum | Column::CumShare => Some(Sort::Cum),
             Column::Latency | Column::Count => Some(Sort::Latency),
-            Column::Own | Column::Library | Column::SumShare | Column::Before | Column::Now | Column::Change => None,
+            Column::Own
+            | Column::Library
+            | Column::SumShare
+            | Column::Before
+            | Column::Now
+            | Column::Points
+            | Column::Times => None,
         }
     }
 
@@ -126,12 +139,14 @@ impl Column {
     pub fn width(self, value: u16) -> u16 {
         match self {
             Column::Flat => value + 1,
-            Column::Cum | Column::Change | Column::Own => value + 2,
+            Column::Cum | Column::Own => value + 2,
             Column::Folded => value.max("▼self+lib".len() as u16 - 2) + 1,
             Column::Library => value.max("library".len() as u16) + 2,
             Column::FlatShare | Column::SumShare | Column::CumShare => PERCENT_COLUMNS + 1,
             Column::Count => COUNT_COLUMNS + 1,
             Column::Latency => LATENCY_COLUMNS + 1,
+            Column::Points => POINTS_COLUMNS + 2,
+            Column::Times => 2 * value + 2 + ARROW_COLUMNS + 1,
             Column::Before => PERCENT_COLUMNS + 2,
             Column::Now => ARROW_COLUMNS + PERCENT_COLUMNS + 1,
         }
@@ -227,20 +242,18 @@ impl TopColumns {
                 all.iter().find(has_call).unwrap_or(&all[0]).clone()
             }
             (false, _) => Column::WINDOW.to_vec(),
-            (true, sort) if sort.is_by_cum() => vec![Column::Before, Column::Now, Column::Change, Column::Flat],
-            (true, _) => vec![Column::Before, Column::Now, Column::Change, Column::Cum],
+            (true, _) => vec![Column::Before, Column::Now, Column::Points, Column::Times],
         };
         let mut total = if has_total && !is_diff && !is_folded { Column::TOTAL.to_vec() } else { Vec::new() };
         let mut has_trend = has_trends;
         window.retain(|column| match column {
-            Column::Latency => has_latency && !is_memory,
+            // It would come and go from program to program.
+            Column::Latency => has_latency && !is_memory && sort == Sort::Latency,
             Column::Count => is_memory,
             _ => true,
         });
-        for expendable in [Column::SumShare, Column::Latency] {
-            if !fits(&window, &total, has_trend) {
-                window.retain(|column| *column != expendable || column.sort() == Some(sort));
-            }
+        if !fits(&window, &total, has_trend) {
+            window.retain(|column| *column != Column::SumShare);
         }
         for keep in [&Column::TOTAL[..2], &[Column::FlatShare], &[]] {
             if !fits(&window, &total, has_trend) {
@@ -269,7 +282,7 @@ impl TopColumns {
         let name_columns = room.saturating_sub(module_columns + u16::from(module_columns > 0) * 2);
         let module = width.saturating_sub(module_columns);
         let sorted = match is_diff {
-            true => Some(Column::Change).filter(|_| sort != Sort::Name),
+            true => Some(Column::Points).filter(|_| sort != Sort::Name),
             false => window.iter().copied().find(|column| column.sort() == Some(sort)),
         };
         TopColumns {
@@ -329,16 +342,17 @@ mod tests {
     }
 
     #[test]
-    fn sum_is_omitted_first_then_latency_and_the_total_next() {
+    fn sum_is_omitted_first_and_the_total_next() {
         let columns = |width| TopColumns::new(width, contents());
         let mut last = columns(300);
         assert!(last.window.contains(&Column::SumShare) && last.total.len() == 4);
         for width in (40..300).rev() {
             let plan = columns(width);
             let has_sum = plan.window.contains(&Column::SumShare);
-            let has_latency = plan.window.contains(&Column::Latency);
-            assert!(!has_sum || has_latency, "{width}: sum%, but no lat%");
-            assert!(!has_latency || plan.total.len() == 4, "{width}: lat% while the total is cut");
+            assert!(!has_sum || plan.total.len() == 4, "{width}: sum% while the total is cut");
+            assert!(!plan.window.contains(&Column::Latency), "{width}: rows are not sorted by lat%");
+            let by_latency = TopColumns::new(width, TopContents { sort: Sort::Latency, ..contents() });
+            assert!(by_latency.window.contains(&Column::Latency), "{width}: rows are sorted by lat%");
             assert!(plan.total.is_empty() || plan.trend.is_some(), "{width}: a total, but no trend");
             assert!(plan.trend.is_none() || plan.window.contains(&Column::Cum), "{width}: a trend, but no cum");
             assert!(plan.window.len() + plan.total.len() <= last.window.len() + last.total.len());

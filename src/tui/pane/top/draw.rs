@@ -7,19 +7,21 @@
 //!      3.11s 16.60% 49.90%    3.11s 16.60%  │   51.02s 16.19%   51.02s 16.19%  memmove_avx                        libc.so.6
 //! ```
 //!
-//! If there is room, lat% follows cum%: the share of the wall-clock time in which the process ran.
+//! If rows are sorted by it, lat% follows: the share of wall-clock time in which the process ran.
 //! Of fewer than 1 000 samples, or where threads run for shorter than ten periods at a time, it has
 //! its margin, `80±3%`.
 //!
 //! The trend before the name (`▁▁▂▂▃▅▆▇ ▲`) is the share over the window, with an arrow if it rises
 //! or falls significantly. If rows are grouped by thread or process, its name is before the
-//! function's. In a diff, the numbers are shares before and now, and the change:
+//! function's. In a [diff](super::diff), the numbers are shares before and now:
 //!
 //! ```text
-//!    before%      now%  ▼change      cum  function
-//! ▸    0.18% →  12.31%   +0.92s   +1.55s  json::Parser::parse_value
-//!      3.93% →    gone   -0.43s   -0.43s  gc::mark
+//!    before%      now%  ▼Δ points            time  function
+//! ▸    0.18% →  12.31%     +12.13   0.02s → 1.37s  json::Parser::parse_value
+//!      3.93% →    gone      -3.93       0.43s → 0  gc::mark
 //! ```
+
+use std::time::Duration;
 
 use ratatui::layout::Rect;
 use ratatui::style::Style;
@@ -28,8 +30,7 @@ use ratatui::text::Span;
 use crate::keyword::Keyword;
 use crate::session::Facts;
 use crate::symbols::worker::SymbolState;
-use crate::tally::change::{Change, Difference};
-use crate::tally::measure::{self, ValueUnit};
+use crate::tally::measure;
 use crate::tally::memory_sum::MemorySum;
 use crate::tally::query::{Grouping, Sort, without_owner};
 use crate::tally::top::{InlineState, TopRow, TopTable};
@@ -44,11 +45,12 @@ use crate::tui::pane::idle_row;
 use crate::tui::pane::labels;
 use crate::tui::pane::row_names;
 use crate::tui::pane::sentences;
-use crate::tui::pane::title;
-use crate::tui::pane::title::TITLE_COLUMNS;
+use crate::tui::pane::title::{self, TITLE_COLUMNS};
 use crate::tui::pane::top::columns::{Column, MARGIN, TREND_COLUMNS, TopColumns, TopContents};
+use crate::tui::pane::top::diff;
 use crate::tui::pane::top::own_code;
 use crate::tui::pane::top::state::JoinedRow;
+use crate::tui::pane::top::waits;
 use crate::tui::pane::waiting;
 use crate::tui::text;
 use crate::tui::theme::Role;
@@ -57,6 +59,8 @@ use crate::tui::theme::Role;
 const VALUE_COLUMNS: u16 = 6;
 /// Columns of the decimals of a value, with the point.
 const DECIMAL_COLUMNS: u16 = 3;
+/// Maximum columns of the file that is the baseline.
+const BASE_COLUMNS: usize = 24;
 /// The margin of a count from which on it is dim.
 const DIM_MARGIN: f64 = 0.2;
 /// Samples that a row needs for a trend. With fewer it shows chance.
@@ -91,6 +95,7 @@ pub fn draw(canvas: &mut Canvas<'_>, area: Rect, context: &PaneContext<'_>) {
     if context.top.is_empty() {
         return sentences::draw_sentences(canvas, below(area, 1), &waiting::waiting(context));
     }
+    let area = waits::draw(canvas, area, context, &answer.waits);
     heads(canvas, area, context, &plan);
     let bases = Bases::new(context, &answer.window, &answer.total);
     let selected = context.top.selection().map(|(index, _)| index);
@@ -218,8 +223,14 @@ fn remarks(canvas: &Canvas<'_>, context: &PaneContext<'_>, width: u16) -> Vec<Sp
     words.extend(waited.map(|words| (4, words, Role::Notable)));
     if let Some(answer) = context.answer.filter(|answer| answer.baseline_ns.is_some()) {
         let measured = if context.sort.is_by_cum() { "cum" } else { "flat" };
-        let time = if answer.question.window_ns.is_some() { labels::shown_time(context) } else { "diff".to_owned() };
+        let time = match (answer.question.window_ns, &context.options.base) {
+            (None, Some(base)) => format!("diff against {}", text::cut_left(base, BASE_COLUMNS)),
+            (None, None) => "diff".to_owned(),
+            _ => labels::shown_time(context),
+        };
         words.push((7, format!("{time}, {measured}"), Role::Notable));
+        let both = measure::duration(Duration::from_nanos(answer.overlap_ns));
+        words.extend((answer.overlap_ns > 0).then(|| (6, format!("windows overlap by {both}"), Role::Notable)));
     }
     if !context.top.is_empty() {
         let all = measure::count(context.top.len() as u64);
@@ -323,7 +334,9 @@ fn row(
     for column in &plan.window {
         let wide = column.width(plan.value);
         let (words, style) = match column {
-            Column::Before | Column::Now | Column::Change => diff_cell(canvas, context, *column, line, bases),
+            Column::Before | Column::Now | Column::Points | Column::Times => {
+                diff::cell(canvas, context, *column, line, bases.diff_ns)
+            }
             Column::Latency => latency_cell(canvas, line.latency_ns, bases.latency),
             Column::Count => count_cell(canvas, bases, line),
             _ => cell(canvas, context, *column, (line, line.window), bases.window_ns),
@@ -390,10 +403,6 @@ fn cell(
         Column::Cum => (cum_ns, false),
         _ => (cum_ns, true),
     };
-    if let Some(changes) = line.changes {
-        let change = if column == Column::Flat { changes.flat } else { changes.cum };
-        return difference(canvas, context.unit, Difference { ns, change });
-    }
     let words = if is_share { measure::share(ns, base_ns) } else { measure::shown(ns, context.unit) };
     let part = if base_ns == 0 { 0.0 } else { ns as f64 / base_ns as f64 };
     let is_dim = ns == 0 || column == Column::SumShare;
@@ -413,39 +422,6 @@ fn count_cell(canvas: &Canvas<'_>, bases: &Bases, line: &JoinedRow<'_>) -> (Stri
     let style = if margin >= DIM_MARGIN { Role::Dim } else { Role::Text };
     let margin = if line.changes.is_some() || bases.interval == 0 { 0.0 } else { margin };
     (measure::rough_count(line.latency_ns, margin), canvas.style(style))
-}
-
-/// A difference with its sign. What chance explains is dim.
-fn difference(canvas: &Canvas<'_>, unit: ValueUnit, Difference { ns, change }: Difference) -> (String, Style) {
-    let words = measure::signed(ns, unit, change.negative);
-    let sign = if change.negative || words == "0" { "" } else { "+" };
-    let style = if ns == 0 { canvas.style(Role::Dim) } else { canvas.theme.change(change) };
-    (format!("{sign}{words}"), style)
-}
-
-/// A number of a row in a diff, and its style: the share before or now, or the change of the
-/// measure by which rows are sorted.
-fn diff_cell(
-    canvas: &Canvas<'_>,
-    context: &PaneContext<'_>,
-    column: Column,
-    line: &JoinedRow<'_>,
-    bases: &Bases,
-) -> (String, Style) {
-    let changes = line.changes.unwrap_or_default();
-    let (ns, before_ns, change): (u64, u64, Change) = match context.sort.is_by_cum() {
-        true => (line.window.1, changes.before_ns.1, changes.cum),
-        false => (line.window.0, changes.before_ns.0, changes.flat),
-    };
-    let now_ns = if change.negative { before_ns.saturating_sub(ns) } else { before_ns.saturating_add(ns) };
-    let style = canvas.style(if change.significant { Role::Text } else { Role::Dim });
-    match (column, before_ns, now_ns) {
-        (Column::Change, ..) => difference(canvas, context.unit, Difference { ns, change }),
-        (Column::Before, 0, 1..) => ("new".to_owned(), style),
-        (Column::Before, ..) => (measure::share(before_ns, bases.diff_ns.0), style),
-        (_, 1.., 0) => ("gone".to_owned(), style),
-        _ => (measure::share(now_ns, bases.diff_ns.1), style),
-    }
 }
 
 /// The mark of an inlined function. If there is little room, the name has priority.

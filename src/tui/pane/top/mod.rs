@@ -1,7 +1,9 @@
 //! The functions that take most time, as a table.
 
 pub mod columns;
+mod diff;
 pub mod draw;
 mod own_code;
 pub mod state;
 mod trunk;
+mod waits;

@@ -365,7 +365,8 @@ impl TopState {
 fn sort_rows(answer: &Answer) -> Vec<usize> {
     let rows = &answer.window.rows;
     let mut sorted: Vec<usize> = (0..rows.len()).collect();
-    if answer.question.sort == Sort::Flat {
+    // Differences are sorted by their size.
+    if answer.question.sort == Sort::Flat && answer.baseline_ns.is_none() {
         let with_flat = rows.partition_point(|row| row.flat_ns > 0);
         sorted[with_flat..].sort_by_key(|&index| std::cmp::Reverse(rows[index].cum_ns));
     }
