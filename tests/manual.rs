@@ -226,9 +226,48 @@ fn prose(manual: &mut Manual) {
         manual.text(words);
         manual.example(lines);
     }
+    containers(manual);
     manual.section("SEE ALSO");
     manual.0.text([bold("pprof"), roman("(1), "), bold("perf"), roman("(1), "), bold("setitimer"), roman("(2), ")]);
     manual.0.text([bold("timer_create"), roman("(2), "), bold("ld.so"), roman("(8)")]);
+}
+
+/// Appends how programs in containers and services are watched.
+fn containers(manual: &mut Manual) {
+    manual.section("CONTAINERS AND SERVICES");
+    for (words, lines) in [
+        (
+            "An image whose server is recorded from its start. It needs no right, and the program is one static file:",
+            &[
+                "COPY sigtop /usr/local/bin/",
+                "ENTRYPOINT [\"sigtop\", \"record\", \"--quiet\", \"-o\", \"/profiles/app.pb.gz\", \"--\", \"/app/server\"]",
+            ][..],
+        ),
+        (
+            "A sidecar that needs no right either. Both containers run as one user, and share processes (shareProcessNamespace) \
+             and a volume. The sidecar begins with the first line, the second starts the server, and the third watches it:",
+            &[
+                "cp \"$(sigtop env --path)\" /shared/",
+                "LD_PRELOAD=$(echo /shared/libsigtop-agent-*.so) exec /app/server",
+                "sigtop --pid server",
+            ],
+        ),
+        (
+            "A pod that was not prepared, from an image that has sigtop. The profile grants SYS_PTRACE:",
+            &["kubectl debug -it POD --image=IMAGE --target=CONTAINER --profile=general -- sigtop --pid 1"],
+        ),
+        (
+            "A service of systemd, with a copy of the agent that its user may read:",
+            &[
+                "cp \"$(sigtop env --path)\" /usr/local/lib/",
+                "systemctl edit app     # [Service] Environment=LD_PRELOAD=/usr/local/lib/libsigtop-agent-….so",
+                "sudo sigtop --pid \"$(systemctl show -P MainPID app)\"",
+            ],
+        ),
+    ] {
+        manual.text(words);
+        manual.example(lines);
+    }
 }
 
 /// Appends the limits, in more detail than the README has room for.

@@ -15,9 +15,11 @@ const STEP_NS: u64 = 1_000_000_000;
 const READINGS: usize = 64;
 /// Minimum time that a fraction is computed over, ns.
 const LEAST_NS: u64 = 1_000_000_000;
-/// Minimum CPU time of the target that its loss is a share of, ns. One sample of a target that
-/// hardly runs says nothing.
+/// Minimum CPU time of its own that a target uses for its loss to be a share of that, ns, and as a
+/// share of one CPU. A share of what a target that sleeps uses says nothing: most of that may be
+/// the agent's.
 const LEAST_CPU_NS: u64 = 50_000_000;
+const LEAST_CPU: f64 = 0.02;
 
 /// CPU time that has been used so far, ns.
 #[derive(Clone, Copy, Debug, Default)]
@@ -57,11 +59,11 @@ fn own_cpu_ns() -> u64 {
 /// The cost in a window; `None` where it is not known yet.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct WindowCost {
-    /// The target's loss, as a share of its CPU time.
+    /// The target's loss, as a share of its CPU time; `None` if it sleeps.
     pub(super) of_target: Option<f64>,
     /// CPU time of samplers outside, as a share of one CPU.
     pub(super) of_samplers: Option<f64>,
-    /// The same with sigtop itself.
+    /// The same with sigtop itself, and with the loss of a target that sleeps.
     pub(super) of_sigtop: Option<f64>,
 }
 
@@ -101,9 +103,10 @@ impl SamplingCost {
         let since = |now_ns: u64, then_ns: u64| now_ns.saturating_sub(then_ns) as f64;
         let (target, lost) = (since(now.target_ns, then.target_ns), since(now.lost_ns, then.lost_ns));
         let samplers = since(now.samplers_ns, then.samplers_ns);
-        let beside = samplers + since(now.sigtop_ns, then.sigtop_ns);
+        let sleeps = target - lost < (LEAST_CPU_NS as f64).max(LEAST_CPU * passed_ns as f64);
+        let beside = samplers + since(now.sigtop_ns, then.sigtop_ns) + if sleeps { lost } else { 0.0 };
         WindowCost {
-            of_target: (target >= LEAST_CPU_NS as f64).then(|| lost / target),
+            of_target: (!sleeps).then(|| lost / target),
             of_samplers: Some(samplers / passed_ns as f64),
             of_sigtop: Some(beside / passed_ns as f64),
         }
@@ -143,6 +146,9 @@ mod tests {
     fn an_idle_target_has_no_share() {
         let cost = SamplingCost::new(0);
         let idle = cost.within(used(10_000_000, 1_000_000), None, 10 * SECOND_NS);
-        assert!(idle.of_target.is_none() && idle.of_sigtop.is_some());
+        assert_eq!((idle.of_target, idle.of_sigtop), (None, Some(0.0004)));
+        // Most of what it uses is the agent's.
+        let idle = cost.within(used(500_000_000, 360_000_000), None, 10 * SECOND_NS);
+        assert_eq!((idle.of_target, idle.of_sigtop), (None, Some(0.144)));
     }
 }

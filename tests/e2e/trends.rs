@@ -110,16 +110,17 @@ fn a_constant_load_has_no_marks_also_in_bursts_and_a_doubled_function_has_one_wi
     }
 }
 
-/// The trends that the user sees.
+/// The trends that the user sees. The window is longer than the mark takes to come, as the screen
+/// changes once a second.
 #[test]
 fn a_doubled_function_gets_its_mark_on_the_screen_and_its_sign_in_the_differences() {
     alone();
     let mut command = Command::new(SIGTOP);
-    command.args(["--on-quit", "end", "--hz", "249", "--window", "2s", "--"]).arg(targets::c("turns"));
-    command.args(["1", "3.6", "60"]);
+    command.args(["--on-quit", "end", "--hz", "249", "--window", "5s", "--"]).arg(targets::c("turns"));
+    command.args(["1", "8", "60"]);
     let mut terminal = Terminal::start(140, 40, &command);
     terminal.see("burn_b");
-    terminal.wait_up_to(std::time::Duration::from_millis(2200), |_| false);
+    terminal.wait_up_to(std::time::Duration::from_millis(5200), |_| false);
     let row = |screen: &vt100::Screen, has: &[&str]| {
         let text = screen.contents();
         text.lines().any(|line| has.iter().all(|part| line.contains(part)))

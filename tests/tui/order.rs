@@ -121,6 +121,22 @@ fn every_frame_is_in_the_order_of_its_numbers() {
     assert_eq!(checked, 240);
 }
 
+/// Regression test: after a look at the last rows, the largest differences were above the screen.
+#[test]
+fn differences_begin_with_the_largest() {
+    let load = changing_load(&mut Random(88_172_645_463_325_252));
+    let first_row = |rows, keys| {
+        let mut stage = Stage::new(options(), Session::new(&load), (140, rows));
+        stage.press(keys);
+        stage.session.pass(2_000_000_000);
+        stage.refresh();
+        let text = stage.text();
+        let row = text.lines().skip_while(|line| !line.contains("▼Δ points")).nth(1).expect("a row").to_owned();
+        row.trim_start_matches(['▸', ' ']).split_whitespace().take(4).collect::<Vec<_>>().join(" ")
+    };
+    assert_eq!(first_row(20, "1\x1b[Fd"), first_row(45, "1d"));
+}
+
 /// Numbers that move under the cursor cannot be read, so the session holds them.
 #[test]
 fn a_move_of_the_cursor_holds_the_numbers() {

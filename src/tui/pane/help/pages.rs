@@ -139,7 +139,7 @@ const TERMS: &[(&str, &str)] = &[
     (
         "overhead",
         "what sampling takes of the target's CPU time in the window (signal handlers, agent threads, stops); sigtop and \
-         its samplers take a share of a CPU beside it",
+         its samplers take a share of a CPU beside it, and have all of it while the target sleeps",
     ),
     (
         "focus, ignore",

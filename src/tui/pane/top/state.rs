@@ -2,8 +2,9 @@
 //! visible rows.
 //!
 //! The selection is a function, not a row: it survives re-sorting. Until the user does something,
-//! it is the first row. Nothing scrolls by itself. Rows are in the exact order of their numbers;
-//! the session changes both together.
+//! it is the first row. Nothing scrolls by itself; an answer to another question shows the
+//! selection, and differences begin with the first row. Rows are in the exact order of their
+//! numbers; the session changes both together.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -99,6 +100,9 @@ impl TopState {
             self.trunk.sink(&answer, &mut order);
             self.join_tables(&answer, &order);
         }
+        let known = self.answer.as_ref();
+        let is_other = known.is_some_and(|known| known.question != answer.question);
+        let is_turned = known.is_some_and(|known| known.baseline_ns.is_some() != answer.baseline_ns.is_some());
         let settled = answer.facts.symbolizing.0 == 0 && answer.window.kept_samples >= FIRM_SAMPLES;
         self.answer = Some(answer);
         if !self.kept {
@@ -106,6 +110,12 @@ impl TopState {
             self.firm |= settled && self.selected.is_some();
         }
         self.follow();
+        // The first rows are wanted, differences above all.
+        if is_turned || is_other && self.row < self.height {
+            self.offset = 0;
+        } else if is_other && self.height > 0 {
+            self.reveal();
+        }
     }
 
     /// Joins the rows of the window, in this order, with those of the total, followed by rows that
