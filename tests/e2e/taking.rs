@@ -135,9 +135,9 @@ fn profiles_of_two_clocks_are_not_added_up() {
 
 /// Waits until a span of the history is shown. Returns the number of its samples.
 fn samples_of_span(terminal: &mut Terminal) -> u64 {
-    terminal.see("span ");
+    terminal.see(" samples in a span of ");
     let text = terminal.text();
-    let header = text.lines().find(|line| line.contains("span ")).expect("a header");
+    let header = text.lines().find(|line| line.contains(" samples in a span of ")).expect("a header");
     let before = header.split(" samples").next().expect("a part");
     let digits: String = before.chars().rev().take_while(|letter| letter.is_ascii_digit()).collect();
     digits.chars().rev().collect::<String>().parse().expect("a number")
