@@ -2,9 +2,9 @@
 //! visible rows.
 //!
 //! The selection is a function, not a row: it survives re-sorting. Until the user does something,
-//! it is the first row. Nothing scrolls by itself; an answer to another question shows the
-//! selection, and differences begin with the first row. Rows are in the exact order of their
-//! numbers; the session changes both together.
+//! it is the first row. Nothing scrolls by itself, unless the selection rises above what is shown.
+//! An answer to another question shows the selection, and differences begin with the first row.
+//! Rows are in the exact order of their numbers; the session changes both together.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -110,10 +110,12 @@ impl TopState {
             self.firm |= settled && self.selected.is_some();
         }
         self.follow();
-        // The first rows are wanted, differences above all.
-        if is_turned || is_other && self.row < self.height {
+        // The first rows are wanted, differences above all, and also where the selection has risen
+        // to them.
+        let is_revealed = is_other || self.row < self.offset;
+        if is_turned || is_revealed && self.row < self.height {
             self.offset = 0;
-        } else if is_other && self.height > 0 {
+        } else if is_revealed && self.height > 0 {
             self.reveal();
         }
     }
