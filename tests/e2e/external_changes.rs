@@ -81,10 +81,10 @@ fn new_threads_have_their_wall_clock_time_from_the_start() {
 /// successor was not sampled for up to a second.
 #[test]
 fn a_process_with_the_pid_of_an_earlier_one_is_sampled() {
-    const EACH_MS: f64 = 600.0;
+    const EACH_MS: f64 = 800.0;
     alone();
     let program = targets::static_c("same_pid");
-    let watched = Batch::new("--hz 250").run(&[text(&targets::c("same_pid")), text(&program), "600"]);
+    let watched = Batch::new("--hz 250").run(&[text(&targets::c("same_pid")), text(&program), "800"]);
     match watched.ran.code() {
         0 => {}
         3 => return skip("choosing a pid takes root"),
@@ -92,5 +92,5 @@ fn a_process_with_the_pid_of_an_earlier_one_is_sampled() {
     }
     let found = watched.raw.cum_ns("prof", |name| name == "compute") as f64 / 1e6;
     // Each program is sampled once its libraries would have been loaded.
-    assert!(found > 0.7 * 3.0 * EACH_MS && found < 1.05 * 3.0 * EACH_MS, "{found} ms: {}", watched.tables);
+    assert!(found > 0.75 * 3.0 * EACH_MS && found < 1.05 * 3.0 * EACH_MS, "{found} ms: {}", watched.tables);
 }
