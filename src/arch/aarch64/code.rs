@@ -1,0 +1,219 @@
+//! Instructions of compiled code that change the stack, the registers that functions restore, or
+//! the flow of control. [`Operation::Change`] stands for all others.
+
+use super::machine_code::{INSTRUCTION, branch_offset, is_indirect_call};
+
+/// The register number that stands for the stack pointer in addresses and in additions of
+/// constants, and for zero elsewhere.
+pub(crate) const SP: usize = 31;
+
+/// What an instruction does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Operation {
+    /// A register becomes another one plus a constant; 31 is the stack pointer in both.
+    Add { to: usize, from: usize, constant: i64 },
+    /// Registers are loaded from memory at `base + offset`, 8 bytes each; then the base is changed.
+    Load(Transfer),
+    /// Registers are stored.
+    Store(Transfer),
+    /// The stack pointer is decreased to a multiple of a power of two, in terms of a register.
+    Align { from: usize, mask: i64 },
+    /// Registers that it does not restore are changed.
+    Change([Option<usize>; 2]),
+    /// To a function and back.
+    Call,
+    /// To an address, so many bytes from the instruction.
+    Jump(i64),
+    /// To an address or to the next instruction.
+    Branch(i64),
+    /// To the caller.
+    Return,
+    /// To an address that is not known.
+    Elsewhere,
+    /// Nowhere: the program ends.
+    End,
+}
+
+/// A load or store of one or two whole general registers; `None` stands for others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Transfer {
+    /// The registers, the one at the lower address first.
+    pub(crate) registers: [Option<usize>; 2],
+    /// The register that holds the address.
+    pub(crate) base: usize,
+    /// Bytes from the base to the first register.
+    pub(crate) offset: i64,
+    /// Bytes that are added to the base.
+    pub(crate) added: i64,
+}
+
+/// Decodes an instruction.
+pub(crate) fn decode(instruction: u32) -> Operation {
+    let field = |low: u32, bits: u32| (instruction >> low & ((1 << bits) - 1)) as usize;
+    let signed = |low: u32, bits: u32| i64::from((instruction << (32 - low - bits)) as i32 >> (32 - bits));
+    let (to, from, second) = (field(0, 5), field(5, 5), field(10, 5));
+    match instruction {
+        // bl, blr
+        _ if instruction >> 26 == 0b10_0101 || is_indirect_call(instruction) => Operation::Call,
+        // b
+        _ if instruction >> 26 == 0b00_0101 => Operation::Jump(branch_offset(instruction)),
+        // b.cond, cbz and cbnz, tbz and tbnz
+        _ if instruction & 0xff00_0000 == 0x5400_0000 || instruction & 0x7e00_0000 == 0x3400_0000 => {
+            Operation::Branch(signed(5, 19) * INSTRUCTION as i64)
+        }
+        _ if instruction & 0x7e00_0000 == 0x3600_0000 => Operation::Branch(signed(5, 14) * INSTRUCTION as i64),
+        // ret, retaa, retab
+        _ if instruction & 0xffff_fc1f == 0xd65f_0000 || matches!(instruction, 0xd65f_0bff | 0xd65f_0fff) => {
+            Operation::Return
+        }
+        // br, braa and their like
+        _ if instruction & 0xfeff_f000 == 0xd61f_0000 => Operation::Elsewhere,
+        // udf, brk
+        _ if instruction >> 16 == 0 || instruction & 0xffe0_001f == 0xd420_0000 => Operation::End,
+        // add and sub of a constant, 64 bits, without flags
+        _ if instruction & 0xbf80_0000 == 0x9100_0000 => {
+            let constant = (field(10, 12) as i64) << if field(22, 1) == 1 { 12 } else { 0 };
+            Operation::Add { to, from, constant: if field(30, 1) == 1 { -constant } else { constant } }
+        }
+        // mov of a whole register: orr with the register zero
+        _ if instruction & 0xffe0_ffe0 == 0xaa00_03e0 => match (to, field(16, 5)) {
+            (SP, _) => Operation::Change([None; 2]),
+            (to, SP) => Operation::Change([Some(to), None]),
+            (to, from) => Operation::Add { to, from, constant: 0 },
+        },
+        // and sp, xN, #-2^n: the mask is ones from bit n on
+        _ if instruction & 0xffc0_001f == 0x9240_001f => {
+            let (rotation, ones) = (field(16, 6), field(10, 6) + 1);
+            match rotation + ones {
+                64 => Operation::Align { from, mask: -1 << rotation },
+                _ => Operation::Change([Some(SP), None]),
+            }
+        }
+        // ldp and stp of whole registers, with all kinds of addresses
+        _ if instruction & 0xfe00_0000 == 0xa800_0000 => {
+            let offset = signed(15, 7) * 8;
+            let transfer = Transfer::new([to, second], from, offset, field(23, 2));
+            if field(22, 1) == 1 { Operation::Load(transfer) } else { Operation::Store(transfer) }
+        }
+        // ldr and str of a whole register: with any offset or a changed base, or a positive offset
+        _ if matches!(instruction & 0xffe0_0000, 0xf840_0000 | 0xf800_0000) => {
+            let transfer = Transfer::new([to], from, signed(12, 9), field(10, 2));
+            if field(22, 1) == 1 { Operation::Load(transfer) } else { Operation::Store(transfer) }
+        }
+        _ if matches!(instruction & 0xffc0_0000, 0xf940_0000 | 0xf900_0000) => {
+            let transfer = Transfer::new([to], from, field(10, 12) as i64 * 8, 0b10);
+            if field(22, 1) == 1 { Operation::Load(transfer) } else { Operation::Store(transfer) }
+        }
+        // Other pairs: of vector registers, or of half registers.
+        _ if instruction & 0x3a00_0000 == 0x2800_0000 => {
+            let (is_vector, is_load, mode) = (field(26, 1) == 1, field(22, 1) == 1, field(23, 2));
+            let size = match (is_vector, field(30, 2)) {
+                (true, size) => 4 << size,
+                (false, 0b10) => 8,
+                (false, _) => 4,
+            };
+            let added = if mode & 1 == 1 { signed(15, 7) * size } else { 0 };
+            let changed = if is_load && !is_vector { [Some(to), Some(second)] } else { [None; 2] };
+            with_base(changed, from, added)
+        }
+        // Other loads and stores of one register with a changed base.
+        _ if instruction & 0x3b20_0400 == 0x3800_0400 => {
+            let is_load = field(22, 2) != 0 && field(26, 1) == 0;
+            with_base([is_load.then_some(to), None], from, signed(12, 9))
+        }
+        // Other stores of one register.
+        _ if instruction & 0x3b40_0000 == 0x3900_0000 || instruction & 0x3f60_0c00 == 0x3800_0000 => {
+            Operation::Change([None; 2])
+        }
+        // Hints, barriers, system registers, system calls: `svc` returns in x0.
+        _ if instruction & 0xff00_0000 == 0xd500_0000 && field(21, 1) == 0 => Operation::Change([None; 2]),
+        _ if instruction & 0xffe0_001f == 0xd400_0001 => Operation::Change([None; 2]),
+        // Comparisons: their result goes to the register zero.
+        _ if to == SP && instruction & 0x1f00_0000 == 0x1100_0000 && field(29, 1) == 0 => {
+            Operation::Change([Some(SP), None])
+        }
+        _ if to == SP && instruction & 0x1fe0_0000 == 0x0b20_0000 && field(29, 1) == 0 => {
+            Operation::Change([Some(SP), None])
+        }
+        _ if to == SP => Operation::Change([None; 2]),
+        _ => Operation::Change([Some(to), None]),
+    }
+}
+
+/// An operation that changes registers, and adds to a base.
+fn with_base(changed: [Option<usize>; 2], base: usize, added: i64) -> Operation {
+    match changed {
+        [None, None] if added != 0 => Operation::Add { to: base, from: base, constant: added },
+        [Some(one), None] if added != 0 => Operation::Change([Some(one), Some(base)]),
+        changed => Operation::Change(changed),
+    }
+}
+
+impl Transfer {
+    /// `mode` is that of the instruction: 1 adds the offset after the transfer, 3 before it, others
+    /// do not.
+    fn new<const N: usize>(registers: [usize; N], base: usize, offset: i64, mode: usize) -> Transfer {
+        let (offset, added) = match mode {
+            0b01 => (0, offset),
+            0b11 => (offset, offset),
+            _ => (offset, 0),
+        };
+        let mut places = [None; 2];
+        for (place, register) in places.iter_mut().zip(registers) {
+            *place = Some(register);
+        }
+        Transfer { registers: places, base, offset, added }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The instructions and their codes are those of GNU as.
+    #[test]
+    fn the_instructions_of_prologues_and_epilogues_are_known() {
+        let pair = |offset, added| Transfer { registers: [Some(29), Some(30)], base: SP, offset, added };
+        let one = |register, offset, added| Transfer { registers: [Some(register), None], base: SP, offset, added };
+        let add = |to, from, constant| Operation::Add { to, from, constant };
+        let expected = [
+            (0xa9be_7bfd, Operation::Store(pair(-32, -32))), // stp x29, x30, [sp, #-32]!
+            (0xa8c2_7bfd, Operation::Load(pair(0, 32))),     // ldp x29, x30, [sp], #32
+            (0xa901_7bfd, Operation::Store(pair(16, 0))),    // stp x29, x30, [sp, #16]
+            (0xa941_7bfd, Operation::Load(pair(16, 0))),     // ldp x29, x30, [sp, #16]
+            (0xf81f_0ffe, Operation::Store(one(30, -16, -16))), // str x30, [sp, #-16]!
+            (0xf841_07fe, Operation::Load(one(30, 0, 16))),  // ldr x30, [sp], #16
+            (0xf900_0bf3, Operation::Store(one(19, 16, 0))), // str x19, [sp, #16]
+            (0xf940_0bf3, Operation::Load(one(19, 16, 0))),  // ldr x19, [sp, #16]
+            (0xf85f_83b3, Operation::Load(Transfer { base: 29, ..one(19, -8, 0) })), // ldur x19, [x29, #-8]
+            (0xf81f_83b3, Operation::Store(Transfer { base: 29, ..one(19, -8, 0) })), // stur x19, [x29, #-8]
+            (0x9100_03fd, add(29, SP, 0)),                   // mov x29, sp
+            (0x9100_03bf, add(SP, 29, 0)),                   // mov sp, x29
+            (0xd100_c3ff, add(SP, SP, -48)),                 // sub sp, sp, #48
+            (0x9100_c3ff, add(SP, SP, 48)),                  // add sp, sp, #48
+            (0xd140_07ff, add(SP, SP, -4096)),               // sub sp, sp, #1, lsl #12
+            (0xaa13_03e0, add(0, 19, 0)),                    // mov x0, x19
+            (0x927a_e53f, Operation::Align { from: 9, mask: -64 }), // and sp, x9, #0xffffffffffffffc0
+            (0xcb30_63ff, Operation::Change([Some(SP), None])), // sub sp, sp, x16
+            (0x6d01_23e9, Operation::Change([None, None])),  // stp d9, d8, [sp, #16]
+            (0x6dbe_23e9, add(SP, SP, -32)),                 // stp d9, d8, [sp, #-32]!
+            (0xf100_041f, Operation::Change([None, None])),  // cmp x0, #1
+            (0xeb01_001f, Operation::Change([None, None])),  // cmp x0, x1
+            (0xd503_233f, Operation::Change([None, None])),  // paciasp
+            (0xd400_0001, Operation::Change([None, None])),  // svc #0
+            (0x8b01_0013, Operation::Change([Some(19), None])), // add x19, x0, x1
+            (0x9400_0001, Operation::Call),                  // bl .+4
+            (0x1400_0002, Operation::Jump(8)),               // b .+8
+            (0x5400_0040, Operation::Branch(8)),             // b.eq .+8
+            (0xb4ff_ffe0, Operation::Branch(-4)),            // cbz x0, .-4
+            (0x3607_ffe0, Operation::Branch(-4)),            // tbz w0, #0, .-4
+            (0xd65f_03c0, Operation::Return),                // ret
+            (0xd65f_0bff, Operation::Return),                // retaa
+            (0xd61f_0200, Operation::Elsewhere),             // br x16
+            (0xd420_7d00, Operation::End),                   // brk #1000
+        ];
+        for (instruction, operation) in expected {
+            assert_eq!(decode(instruction), operation, "{instruction:x}");
+        }
+    }
+}

@@ -1,0 +1,299 @@
+//! Rules of code that no unwind table covers, found by following its instructions.
+//!
+//! Compiled code has one stack depth at each instruction, whatever path leads there. So the path
+//! from an instruction to any return tells where the return address lies and which registers are
+//! restored again, and a path from the start of a function tells how far the stack pointer has
+//! moved. The instructions are followed with symbols in place of values. A path ends where a symbol
+//! would have to be guessed.
+
+use std::collections::{HashSet, VecDeque};
+
+use super::arch::{Instruction, MAX_INSTRUCTION};
+use crate::arch::{CALLEE_SAVED, FrameSize, LINK_REGISTER, PROGRAM_COUNTER, PUSHED_BY_CALL, STACK_POINTER};
+use crate::process::unwind::{CallerValue, FrameRule};
+
+/// Maximum number of instructions followed for a rule that is kept, and for one that is not.
+pub(super) const MAX_INSTRUCTIONS: usize = 2000;
+pub(super) const MAX_INSTRUCTIONS_ONCE: usize = 200;
+/// Maximum number of branches that wait to be followed.
+const MAX_BRANCHES: usize = 64;
+/// Maximum number of words that a path is known to have stored.
+const MAX_STORED: usize = 64;
+/// Bytes of code that are read together, and the maximum number of them that is kept.
+const BLOCK: u64 = 4096;
+const MAX_BLOCKS: usize = 8;
+
+/// A value, in terms of the registers at the instruction where a path begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum SymbolicValue {
+    /// Register (by DWARF number) + offset.
+    Initial(u8, i32),
+    /// The word at register + offset, as it was in the beginning.
+    Word(u8, i32),
+    Unknown,
+}
+
+impl SymbolicValue {
+    pub(super) fn plus(self, offset: i64) -> SymbolicValue {
+        match self {
+            SymbolicValue::Initial(register, base) => i32::try_from(i64::from(base) + offset)
+                .map_or(SymbolicValue::Unknown, |sum| SymbolicValue::Initial(register, sum)),
+            _ => SymbolicValue::Unknown,
+        }
+    }
+}
+
+/// The state of a path before an instruction.
+#[derive(Clone)]
+pub(super) struct PathState {
+    ip: u64,
+    /// The registers, by DWARF number.
+    pub(super) registers: [SymbolicValue; PROGRAM_COUNTER],
+    /// The words that the path has stored: address and value.
+    stored: Vec<(SymbolicValue, SymbolicValue)>,
+    /// The power of two to a multiple of which the path has decreased the stack pointer, which is
+    /// then lower than `registers` say by less than that; 1 for none.
+    pub(super) alignment: u64,
+}
+
+impl PathState {
+    fn new(ip: u64) -> PathState {
+        PathState {
+            ip,
+            registers: std::array::from_fn(|number| SymbolicValue::Initial(number as u8, 0)),
+            stored: Vec::new(),
+            alignment: 1,
+        }
+    }
+
+    pub(super) fn sp(&self) -> SymbolicValue {
+        self.registers[STACK_POINTER]
+    }
+
+    pub(super) fn load(&self, address: SymbolicValue) -> SymbolicValue {
+        let stored = self.stored.iter().rev().find(|(at, _)| *at == address);
+        match (stored, address) {
+            (Some(&(_, value)), _) => value,
+            // Below the first stack pointer nothing has been stored.
+            (None, SymbolicValue::Initial(register, offset))
+                if usize::from(register) != STACK_POINTER || offset >= 0 =>
+            {
+                SymbolicValue::Word(register, offset)
+            }
+            _ => SymbolicValue::Unknown,
+        }
+    }
+
+    pub(super) fn store(&mut self, address: SymbolicValue, value: SymbolicValue) {
+        if address != SymbolicValue::Unknown && self.stored.len() < MAX_STORED {
+            self.stored.push((address, value));
+        }
+    }
+
+    /// Returns the value of a register, if a function restores it.
+    fn restored(&self, register: usize) -> CallerValue {
+        match self.registers[register] {
+            SymbolicValue::Initial(of, 0) if usize::from(of) == register => CallerValue::Same,
+            SymbolicValue::Initial(of, offset) => CallerValue::Register(of, offset),
+            SymbolicValue::Word(of, offset) => CallerValue::AtRegister(of, offset),
+            SymbolicValue::Unknown => CallerValue::Undefined,
+        }
+    }
+
+    /// Returns the rule of the frame, if the path is at a return that removes `extra` bytes.
+    fn rule_at_return(&self, extra: i32) -> Option<FrameRule> {
+        let SymbolicValue::Initial(base, offset) = self.sp() else { return None };
+        if usize::from(base) == STACK_POINTER && self.alignment != 1 {
+            return None;
+        }
+        let return_address = match LINK_REGISTER {
+            None => CallerValue::AtRegister(base, offset),
+            Some(link) => match self.restored(link) {
+                CallerValue::Undefined => return None,
+                CallerValue::Same => CallerValue::Register(link as u8, 0),
+                value => value,
+            },
+        };
+        let cfa = offset.checked_add(PUSHED_BY_CALL as i32)?.checked_add(extra)?;
+        let saved = CALLEE_SAVED.map(|register| self.restored(register));
+        Some(FrameRule { cfa: CallerValue::Register(base, cfa), return_address, saved })
+    }
+
+    /// Forgets the registers whose values a caller does not miss: too many instructions change
+    /// them.
+    fn forget_scratch(&mut self) {
+        for (number, register) in self.registers.iter_mut().enumerate() {
+            if number != STACK_POINTER && LINK_REGISTER != Some(number) && !CALLEE_SAVED.contains(&number) {
+                *register = SymbolicValue::Unknown;
+            }
+        }
+    }
+}
+
+/// Where control goes after an instruction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Flow {
+    /// To the next instruction.
+    Next,
+    /// To a function, and then to the next instruction.
+    Call,
+    /// To this address.
+    Jump(u64),
+    /// To this address or to the next instruction.
+    Branch(u64),
+    /// To the caller, with so many bytes removed from the stack besides the return address.
+    Return(i32),
+    /// To an address that is not known.
+    Elsewhere,
+    /// Nowhere: the program ends.
+    End,
+}
+
+/// The code that was read, by blocks: reading another process is dearer than decoding.
+struct CodeBlocks<'a> {
+    read: &'a mut dyn FnMut(u64, &mut [u8]) -> usize,
+    /// The last blocks: address and bytes.
+    blocks: Vec<(u64, Vec<u8>)>,
+}
+
+impl CodeBlocks<'_> {
+    /// Decodes the instruction at an address; `None` if there is no code or no instruction.
+    fn decode(&mut self, address: u64) -> Option<Instruction> {
+        let mut code = [0; MAX_INSTRUCTION];
+        let mut length = self.copy(address, &mut code);
+        let next_block = (address | (BLOCK - 1)).checked_add(1)?;
+        if length < MAX_INSTRUCTION && address.saturating_add(length as u64) == next_block {
+            length += self.copy(next_block, &mut code[length..]);
+        }
+        Instruction::decode(&code[..length], address)
+    }
+
+    /// Copies bytes of one block. Returns how many there are.
+    fn copy(&mut self, address: u64, buffer: &mut [u8]) -> usize {
+        let start = address & !(BLOCK - 1);
+        let place = self.blocks.iter().position(|&(block, _)| block == start).unwrap_or_else(|| {
+            if self.blocks.len() == MAX_BLOCKS {
+                self.blocks.remove(0);
+            }
+            let mut bytes = vec![0; BLOCK as usize];
+            let length = (self.read)(start, &mut bytes).min(bytes.len());
+            bytes.truncate(length);
+            self.blocks.push((start, bytes));
+            self.blocks.len() - 1
+        });
+        let bytes = self.blocks[place].1.get((address - start) as usize..).unwrap_or(&[]);
+        let length = bytes.len().min(buffer.len());
+        buffer[..length].copy_from_slice(&bytes[..length]);
+        length
+    }
+}
+
+/// Follows all paths from an address on, those without taken branches first. `visit` sees every
+/// state before its instruction, and returns true to end the search. Returns whether all paths were
+/// followed to their ends.
+fn follow(
+    read: &mut dyn FnMut(u64, &mut [u8]) -> usize,
+    start: u64,
+    limit: usize,
+    visit: &mut dyn FnMut(&PathState, &Instruction) -> bool,
+) -> bool {
+    let mut code = CodeBlocks { read, blocks: Vec::new() };
+    let mut seen = HashSet::new();
+    let mut paths = VecDeque::from([PathState::new(start)]);
+    let mut is_complete = true;
+    while let Some(mut state) = paths.pop_front() {
+        while seen.insert(state.ip) {
+            let decoded = code.decode(state.ip).filter(|_| seen.len() <= limit);
+            let Some(instruction) = decoded else {
+                is_complete = false;
+                break;
+            };
+            if visit(&state, &instruction) {
+                return false;
+            }
+            match instruction.flow() {
+                Flow::Jump(target) => {
+                    state.ip = target;
+                    continue;
+                }
+                Flow::Elsewhere => {
+                    is_complete = false;
+                    break;
+                }
+                Flow::Return(_) | Flow::End => break,
+                // A function leaves the stack and the registers of its caller as they were.
+                Flow::Call => {
+                    if let Some(link) = LINK_REGISTER {
+                        state.registers[link] = SymbolicValue::Unknown;
+                    }
+                }
+                Flow::Branch(_) if paths.len() == MAX_BRANCHES => is_complete = false,
+                Flow::Branch(target) => paths.push_back(PathState { ip: target, ..state.clone() }),
+                Flow::Next => {
+                    instruction.apply(&mut state);
+                    state.forget_scratch();
+                }
+            }
+            state.ip = instruction.next_address();
+        }
+    }
+    is_complete
+}
+
+/// The information that the code from an address on gives about its frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum CodePath {
+    /// The rule, from the way to a return.
+    Returns(FrameRule),
+    /// The code makes no call and does not return.
+    Ends,
+    /// The code tells nothing that is certain.
+    Unknown,
+}
+
+/// Finds the rule at an address from the way to a return of the same function. `read` copies code.
+/// `accept` says whether a rule leads to a caller: code behind a call that never returns belongs to
+/// another function, whose rule is wrong here. At most `limit` instructions are followed.
+pub(super) fn rule_from_return(
+    read: &mut dyn FnMut(u64, &mut [u8]) -> usize,
+    address: u64,
+    limit: usize,
+    accept: &mut dyn FnMut(&FrameRule) -> bool,
+) -> CodePath {
+    let mut found = None;
+    let mut leaves = false;
+    let is_complete = follow(read, address, limit, &mut |state, instruction| {
+        let flow = instruction.flow();
+        leaves |= matches!(flow, Flow::Return(_) | Flow::Call);
+        if let Flow::Return(extra) = flow {
+            found = state.rule_at_return(extra).filter(&mut *accept);
+        }
+        found.is_some()
+    });
+    match found {
+        Some(rule) => CodePath::Returns(rule),
+        None if is_complete && !leaves => CodePath::Ends,
+        None => CodePath::Unknown,
+    }
+}
+
+/// Finds the size of a frame up to its canonical frame address, from the way from the start of its
+/// function to an address.
+pub(super) fn frame_size_from_start(
+    read: &mut dyn FnMut(u64, &mut [u8]) -> usize,
+    function: u64,
+    address: u64,
+) -> Option<FrameSize> {
+    let mut found = None;
+    follow(read, function, MAX_INSTRUCTIONS, &mut |state, _| {
+        let is_there = state.ip == address;
+        if let (true, SymbolicValue::Initial(register, offset)) = (is_there, state.sp())
+            && usize::from(register) == STACK_POINTER
+        {
+            let bytes = u64::try_from(PUSHED_BY_CALL as i64 - i64::from(offset)).ok();
+            found = bytes.map(|bytes| FrameSize { bytes, alignment: state.alignment });
+        }
+        is_there
+    });
+    found
+}
