@@ -105,6 +105,11 @@ fn build_agent(dir: &Path) -> PathBuf {
         "-Clink-arg=-Wl,-soname,libsigtop-agent.so",
         "-Clink-arg=-Wl,--as-needed,-z,nodelete,-z,now,-z,norelro,--hash-style=gnu",
     ]);
+    if target.starts_with("aarch64") {
+        // Atomic operations are instructions, not functions that ask libc for the processor's
+        // features.
+        cargo.arg("-Ctarget-feature=-outline-atomics");
+    }
     if env::var_os(TIMED).is_some() {
         cargo.arg("--cfg=sigtop_timed");
     }

@@ -33,16 +33,15 @@ const PATIENCE_NS: u64 = 20_000_000;
 const LAST_LOOK_NS: u64 = 20_000;
 const FILE_PATIENCE_NS: u64 = 2_000_000_000;
 
-/// Returns whether the loader runs a program with more rights than its user has. Then the agent
-/// does nothing.
-fn secure() -> bool {
+/// Returns a value that the kernel has given to the program; 0 if it is unknown. getauxval(3)
+fn auxiliary_value(kind: u64) -> u64 {
     let address = weak_address!("getauxval");
     if address == 0 {
-        return false;
+        return 0;
     }
     // SAFETY: libc's function of this name and type.
     let getauxval = unsafe { core::mem::transmute::<usize, extern "C" fn(u64) -> u64>(address) };
-    getauxval(libc::AT_SECURE) != 0
+    getauxval(kind)
 }
 
 /// State of [`prepare`]: 0 not started, 1 in progress, 2 ready, 3 the agent stays out of this
@@ -61,7 +60,10 @@ pub(super) fn prepare() -> bool {
         libc_functions::look_up();
         coarse_clock::look_up();
         actions::set_handler(handler::address());
-        let out = secure() || arch::is_under_valgrind();
+        arch::set_page_size(auxiliary_value(libc::AT_PAGESZ) as usize);
+        // The loader runs a program that has more rights than its user.
+        let is_secure = auxiliary_value(libc::AT_SECURE) != 0;
+        let out = is_secure || arch::is_under_valgrind();
         if !out {
             state::OWNER.store(syscall::getpid(), Ordering::Relaxed);
             adopt_inherited_mask();
@@ -180,7 +182,7 @@ pub(super) fn start_profile(
 
 /// Starts the profile again that gperftools' own library was writing.
 fn restart_profile(name: &[c_char]) {
-    let bytes: [u8; 1024] = core::array::from_fn(|at| name.get(at).map_or(0, |&byte| byte as u8));
+    let bytes: [u8; 1024] = core::array::from_fn(|at| name.get(at).map_or(0, |&byte| byte as _));
     let Ok(name) = CStr::from_bytes_until_nul(&bytes) else { return };
     match start_profile(name.to_bytes(), false, false, None, core::ptr::null_mut()) {
         Ok(()) => drop(control::await_start()),

@@ -5,6 +5,12 @@
 //! The agent and the sampler from outside share this folder, so what is not the sampler's alone is
 //! `no_std`. Hostile bytes do no harm.
 
+#[cfg(target_arch = "aarch64")]
+mod aarch64;
+#[cfg(all(test, feature = "agent"))]
+mod builtins_tests;
+#[cfg(target_arch = "aarch64")]
+pub(crate) use aarch64::*;
 #[cfg(target_arch = "x86_64")]
 mod x86_64;
 #[cfg(target_arch = "x86_64")]
@@ -43,6 +49,7 @@ impl FrameSize {
 }
 
 /// Returns the alignment that a mask of the stack pointer makes: a power of two of at most a page.
+#[cfg(any(feature = "viewer", target_arch = "x86_64"))]
 pub(crate) fn alignment_of(mask: i64) -> Option<u64> {
     let alignment = mask.wrapping_neg() as u64;
     (alignment.is_power_of_two() && alignment <= 4096).then_some(alignment)

@@ -2,13 +2,13 @@
 
 use alloc::vec::Vec;
 
+use crate::arch::page_size;
 use crate::process::maps::MapsEntry;
 
 /// Largest gap between two segments of one image: linkers align segments to 2 MiB at most. A
 /// mapping of the same file further away is not part of the image (a program may map its own code
 /// once more).
 const MAX_GAP: u64 = 4 << 20;
-const PAGE: u64 = 4096;
 
 /// The mappings of one image.
 pub(crate) struct MappedImage<'a> {
@@ -44,7 +44,7 @@ impl MappedImage<'_> {
     /// last, so a mapping that follows them is the first one of another image.
     fn shares_first_page_with(&self, entry: &MapsEntry<'_>) -> bool {
         let last = &self.last;
-        let is_first_page = last.offset == 0 && last.end - last.start == PAGE;
+        let is_first_page = last.offset == 0 && last.end - last.start == page_size() as u64;
         let same_rights = (last.writable, last.executable) == (entry.writable, entry.executable);
         is_first_page && !same_rights && !last.writable
     }

@@ -39,6 +39,7 @@ pub(super) struct ImageStart {
 
 /// The stack of a sample.
 #[derive(Debug)]
+#[allow(clippy::large_enum_variant, reason = "most are of the largest kind, and registers are many on some processors")]
 pub(super) enum SampledStack {
     /// Registers, a copy of the stack, and the frames of the interpreter if there are any.
     Copied(ThreadRegisters, StackCopy, Option<Box<FrameList>>),
@@ -90,6 +91,7 @@ pub(super) struct TracerCounters {
 
 /// A message of the tracer to the walker, about one image.
 #[derive(Debug)]
+#[allow(clippy::large_enum_variant, reason = "most are of the largest kind, and registers are many on some processors")]
 pub(super) enum TracerEvent {
     Started(ImageStart),
     Thread {

@@ -17,6 +17,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Sender, bounded, unbounded};
+use nix::unistd::{SysconfVar, sysconf};
 
 use super::events::{MAX_QUEUED, SamplerConfig};
 use super::heartbeat::Heartbeat;
@@ -24,6 +25,7 @@ use super::ptrace;
 use super::scope::WatchScope;
 use super::tracer::{Tracer, TracerCommand, TracerLinks, TracerReport};
 use super::walker::{ViewerAddress, Walker};
+use crate::arch;
 use crate::attach::launch_gate;
 use crate::attach::proc::ProcessIdentity;
 use crate::attach::rights;
@@ -94,6 +96,9 @@ pub fn run() -> io::Result<()> {
     let mut lines = BufReader::new(control);
     let setup = read_line(&mut lines)?.and_then(|line| parse_setup(&line)).ok_or_else(invalid)?;
     raise_limits();
+    if let Ok(Some(bytes)) = sysconf(SysconfVar::PAGE_SIZE) {
+        arch::set_page_size(bytes as usize);
+    }
     // Before any thread starts, so that all of them have it blocked.
     ptrace::block_events()?;
     let (tell, commands) = unbounded();

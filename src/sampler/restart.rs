@@ -13,6 +13,7 @@
 //! A file system in user space hears of a stop as of a signal, and its daemon may end any call with
 //! EINTR. Those that only read are made again.
 
+use crate::arch::old_calls;
 use crate::attach::proc::ProcStatus;
 
 /// A call and the reason why it reports EINTR.
@@ -57,22 +58,22 @@ const TABLE: [RestartableCall; 35] = [
     call(libc::SYS_rt_sigtimedwait, "kernel/signal.c returns EINTR for every signal that is not waited for"),
     call(libc::SYS_io_getevents, WAITS_FOR_COMPLETIONS),
     call(libc::SYS_io_uring_enter, WAITS_FOR_COMPLETIONS),
-    call(libc::SYS_epoll_wait, WAITS_FOR_EVENTS),
+    call(old_calls::EPOLL_WAIT, WAITS_FOR_EVENTS),
     call(libc::SYS_epoll_pwait, WAITS_FOR_EVENTS),
     call(SYS_EPOLL_PWAIT2, WAITS_FOR_EVENTS),
     call(libc::SYS_getdents64, ASKS_DAEMON),
     call(libc::SYS_pread64, ASKS_DAEMON),
     call(libc::SYS_preadv, ASKS_DAEMON),
     call(libc::SYS_preadv2, ASKS_DAEMON),
-    call(libc::SYS_stat, ASKS_DAEMON),
-    call(libc::SYS_lstat, ASKS_DAEMON),
+    call(old_calls::STAT, ASKS_DAEMON),
+    call(old_calls::LSTAT, ASKS_DAEMON),
     call(libc::SYS_fstat, ASKS_DAEMON),
     call(libc::SYS_newfstatat, ASKS_DAEMON),
     call(libc::SYS_statx, ASKS_DAEMON),
-    call(libc::SYS_access, ASKS_DAEMON),
+    call(old_calls::ACCESS, ASKS_DAEMON),
     call(libc::SYS_faccessat, ASKS_DAEMON),
     call(libc::SYS_faccessat2, ASKS_DAEMON),
-    call(libc::SYS_readlink, ASKS_DAEMON),
+    call(old_calls::READLINK, ASKS_DAEMON),
     call(libc::SYS_readlinkat, ASKS_DAEMON),
 ];
 
@@ -90,7 +91,7 @@ pub(super) fn is_restartable(number: i64, arguments: [u64; 4]) -> bool {
     let may_make_file = |flags: u64| flags & libc::O_EXCL as u64 != 0;
     match number {
         libc::SYS_ioctl => second == TCSBRK,
-        libc::SYS_open => !may_make_file(second),
+        old_calls::OPEN => !may_make_file(second),
         libc::SYS_openat => !may_make_file(third),
         _ => TABLE.iter().any(|call| call.number == number),
     }

@@ -337,16 +337,17 @@ impl Tracer {
         };
         let registers_at_call = registers.as_ref().ok().filter(|_| call.is_some());
         let is_cut_short = |registers| signal == 0 && pid.is_some_and(|pid| is_repeatable(pid, tid, registers));
-        let is_made_whole = registers_at_call.is_some_and(is_cut_short);
-        if is_made_whole || registers_at_call.is_some_and(is_interrupted) {
-            let _ = arch::repeat_system_call(tid);
-        }
+        let is_cut_short = registers_at_call.is_some_and(is_cut_short);
+        let is_repeated =
+            (is_cut_short || registers_at_call.is_some_and(is_interrupted)) && arch::repeat_system_call(tid).is_ok();
+        let is_made_whole = is_cut_short && is_repeated;
         // While it stands still, its times are exact.
         let has_ended = process.as_mut().is_none_or(|process| process.update_thread(tid, self.tick).is_none());
         let _ = ptrace::detach(tid, signal);
         let now_ns = monotonic_ns();
         let has_lost_rest = |registers| pid.is_some_and(|pid| cut_short::has_lost_rest(pid, tid, registers));
-        let has_lost_rest = signal == 0 && registers_at_call.is_some_and(has_lost_rest);
+        let has_lost_rest =
+            is_cut_short && !is_made_whole || signal == 0 && registers_at_call.is_some_and(has_lost_rest);
         let Some(process) = process else { return };
         let Some(thread) = process.threads.get_mut(&tid) else { return };
         let (is_late, period_ns) = (thread.patience.take_late(), self.config.period_ns);

@@ -92,6 +92,7 @@ mod tests {
     use std::os::fd::AsRawFd;
 
     use super::*;
+    use crate::arch::recorded_call;
     use crate::process::waits::SleeperWait;
 
     #[test]
@@ -101,7 +102,7 @@ mod tests {
         let file = fs::File::open("/proc/self/exe").unwrap();
         let read = |tid, number: libc::c_long, arguments| {
             let mut wait = SleeperWait::default();
-            let call = BlockingCall { number: Some(number as u32), arguments };
+            let call = BlockingCall { number: Some(recorded_call(number as u32)), arguments };
             reader.read(&mut wait, tid, Some(call), ProcessWaits::count_threads);
             wait.unsent().cloned().unwrap()
         };

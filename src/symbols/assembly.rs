@@ -8,6 +8,8 @@ use std::time::SystemTime;
 
 use iced_x86::{Decoder, DecoderOptions, Formatter, GasFormatter, Instruction as Decoded, Mnemonic, OpKind};
 
+use super::assembly_aarch64;
+use super::machine::Machine;
 use super::resolved::ResolvedLine;
 use crate::profile::module::ModuleId;
 
@@ -126,7 +128,19 @@ pub(super) enum Target {
 }
 
 /// Disassembles bytes that lie at `start`. `name` returns the name of a function outside of them.
-pub(super) fn disassemble(bytes: &[u8], start: u64, name: impl Fn(Target) -> Option<String>) -> Box<[Instruction]> {
+pub(super) fn disassemble(
+    machine: Machine,
+    bytes: &[u8],
+    start: u64,
+    name: impl Fn(Target) -> Option<String>,
+) -> Box<[Instruction]> {
+    match machine {
+        Machine::X86_64 => disassemble_x86(bytes, start, name),
+        Machine::Aarch64 => assembly_aarch64::disassemble(bytes, start, name),
+    }
+}
+
+fn disassemble_x86(bytes: &[u8], start: u64, name: impl Fn(Target) -> Option<String>) -> Box<[Instruction]> {
     let end = start.saturating_add(bytes.len() as u64);
     let mut decoder = Decoder::with_ip(64, bytes, start, DecoderOptions::NONE);
     let mut formatter = GasFormatter::new();
@@ -264,7 +278,7 @@ mod tests {
             0x06, // invalid
             0xc3,
         ];
-        let code = disassemble(&bytes, 0x1000, name);
+        let code = disassemble_x86(&bytes, 0x1000, name);
         let texts: Vec<&str> = code.iter().map(|instruction| &*instruction.text).collect();
         assert_eq!(
             texts,
@@ -295,7 +309,7 @@ mod tests {
             line,
             inlined: false,
         };
-        let mut instructions = disassemble(&[0x90, 0xe8, 0, 0, 0, 0, 0xc3], 0x10, |_| None);
+        let mut instructions = disassemble_x86(&[0x90, 0xe8, 0, 0, 0, 0, 0xc3], 0x10, |_| None);
         for (instruction, number) in instructions.iter_mut().zip([7, 9, 7]) {
             instruction.place = places.id(vec![line(number)]);
         }
@@ -323,7 +337,7 @@ mod tests {
         /// The instructions cover all bytes.
         #[test]
         fn any_bytes_are_covered(bytes in prop::collection::vec(any::<u8>(), 0..200), start in any::<u64>()) {
-            let code = disassemble(&bytes, start, |_| None);
+            let code = disassemble_x86(&bytes, start, |_| None);
             let mut at = start;
             for instruction in &code {
                 prop_assert_eq!(instruction.address, at);

@@ -16,6 +16,7 @@ use object::read::{CompressedData, CompressionFormat};
 use object::{LittleEndian, elf::CompressionHeader64};
 
 use super::error::Error;
+use super::machine::Machine;
 
 /// The byte order of all supported files.
 pub(super) const ORDER: LittleEndian = LittleEndian;
@@ -34,6 +35,8 @@ const MAX_RATIO: u64 = 256;
 pub(super) struct Elf {
     /// The path at which it was opened.
     pub(super) path: PathBuf,
+    /// The processor that it is for.
+    pub(super) machine: Machine,
     source: ElfBytes,
     sections: Box<[Section]>,
     segments: Box<[ProgramHeader64<LittleEndian>]>,
@@ -104,8 +107,8 @@ impl Elf {
 
     fn parse(path: &Path, source: ElfBytes) -> Result<Elf, Error> {
         let malformed = |what| Error::Malformed { path: path.to_owned(), what };
-        let (sections, segments) = headers(&source).map_err(malformed)?;
-        Ok(Elf { path: path.to_owned(), source, sections, segments })
+        let (machine, sections, segments) = headers(&source).map_err(malformed)?;
+        Ok(Elf { path: path.to_owned(), machine, source, sections, segments })
     }
 
     /// The inode of the file; `None` if its file system shows another one in maps (overlayfs).
@@ -270,21 +273,20 @@ impl Section {
     }
 }
 
-type Headers = (Box<[Section]>, Box<[ProgramHeader64<LittleEndian>]>);
+type Headers = (Machine, Box<[Section]>, Box<[ProgramHeader64<LittleEndian>]>);
 
 fn headers(source: &ElfBytes) -> Result<Headers, &'static str> {
     let bytes = source.read(0, size_of::<FileHeader64<LittleEndian>>() as u64)?;
     let header = FileHeader64::<LittleEndian>::parse(&*bytes).map_err(|_| "it has no ELF header")?;
-    if !header.is_little_endian() || header.e_machine(ORDER) != elf::EM_X86_64 {
-        return Err("it is for another machine");
-    }
+    let machine = Machine::from_elf(header.e_machine(ORDER)).filter(|_| header.is_little_endian());
+    let machine = machine.ok_or("it is for another machine")?;
     let segments = match header.e_phoff(ORDER) {
         0 => Box::default(),
         offset => source.read_array(offset, u64::from(header.e_phnum(ORDER)).min(MAX_SEGMENTS))?,
     };
     let offset = header.e_shoff(ORDER);
     if offset == 0 {
-        return Ok((Box::default(), segments));
+        return Ok((machine, Box::default(), segments));
     }
     if usize::from(header.e_shentsize(ORDER)) != size_of::<SectionHeader64<LittleEndian>>() {
         return Err("its section headers have an unknown size");
@@ -312,7 +314,7 @@ fn headers(source: &ElfBytes) -> Result<Headers, &'static str> {
         let name = string_at(&names, header.sh_name(ORDER));
         Section { name: name[..name.len().min(MAX_SECTION_NAME)].into(), header: *header }
     };
-    Ok((table.iter().map(section).collect(), segments))
+    Ok((machine, table.iter().map(section).collect(), segments))
 }
 
 /// Maximum size of all section names, and of one.

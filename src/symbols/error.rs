@@ -16,7 +16,7 @@ pub enum Error {
         /// The system's error message.
         cause: String,
     },
-    /// It is not an ELF file for x86-64 Linux, or it is damaged.
+    /// It is not an ELF file for Linux on x86-64 or aarch64, or it is damaged.
     Malformed {
         /// The file.
         path: PathBuf,
@@ -110,7 +110,7 @@ impl fmt::Display for Error {
             Error::Malformed { path, what } => {
                 write!(
                     f,
-                    "{} is no sound ELF file for x86-64 ({what}): install it again to see its functions",
+                    "{} is no sound ELF file for x86-64 or aarch64 ({what}): install it again to see its functions",
                     name(path)
                 )
             }

@@ -4,6 +4,7 @@
 //! function, [`source`] reads source files, and [`explain`] says why a file has no better names.
 
 pub mod assembly;
+mod assembly_aarch64;
 mod awaited_files;
 mod budget;
 #[cfg(test)]
@@ -31,6 +32,7 @@ mod kallsyms;
 mod library;
 mod line_worker;
 pub mod listing;
+mod machine;
 mod messages;
 mod mini_debug_info;
 pub mod name_syntax;

@@ -3,10 +3,11 @@
 
 use std::collections::HashMap;
 
-use object::elf::{self, Rela64, Sym64};
+use object::elf::{Rela64, Sym64};
 use object::{LittleEndian, pod};
 
 use super::elf::{Elf, ORDER, Section, string_at};
+use super::machine::{Machine, SlotRelocation};
 
 /// Maximum size of a table of relocations or symbols, and of a section of stubs.
 const MAX_BYTES: u64 = 64 << 20;
@@ -29,13 +30,8 @@ pub(super) fn stubs<'n>(elf: &Elf, name: impl Fn(u64) -> Option<&'n [u8]>) -> Ve
     let mut names_bytes = 0;
     for section in sections {
         let Ok(code) = elf.bytes(section, MAX_BYTES) else { continue };
-        let size = match section.header.sh_entsize.get(ORDER) {
-            8 => 8,
-            _ => 16,
-        };
-        for (index, entry) in code.chunks_exact(size).enumerate() {
-            let start = section.address().wrapping_add((index * size) as u64);
-            let name = match slots.called_by(start, entry) {
+        for (start, end, slot) in slots.jumps(elf.machine, section, &code) {
+            let name = match slots.called.get(&slot) {
                 Some(&SlotTarget::Symbol(offset)) => string_at(&slots.strings, offset),
                 Some(&SlotTarget::Resolver(address)) => name(address).unwrap_or(&[]),
                 None => &[],
@@ -45,7 +41,7 @@ pub(super) fn stubs<'n>(elf: &Elf, name: impl Fn(u64) -> Option<&'n [u8]>) -> Ve
                 return stubs;
             }
             if !name.is_empty() {
-                stubs.push(PltStub { start, end: start.saturating_add(size as u64), name: name.into() });
+                stubs.push(PltStub { start, end, name: name.into() });
             }
         }
     }
@@ -86,13 +82,13 @@ impl GotSlots {
                 if table == b".rela.plt" {
                     slots.order.push(slot);
                 }
-                let called = match relocation.r_type(ORDER, false) {
-                    elf::R_X86_64_JUMP_SLOT | elf::R_X86_64_GLOB_DAT => {
+                let called = match elf.machine.slot(relocation.r_type(ORDER, false)) {
+                    Some(SlotRelocation::Symbol) => {
                         let symbol = symbols.get(relocation.r_sym(ORDER, false) as usize);
                         symbol.map(|symbol| SlotTarget::Symbol(symbol.st_name.get(ORDER)))
                     }
-                    elf::R_X86_64_IRELATIVE => Some(SlotTarget::Resolver(relocation.r_addend.get(ORDER) as u64)),
-                    elf::R_X86_64_RELATIVE if table_of_addresses.contains(&slot) => {
+                    Some(SlotRelocation::Resolver) => Some(SlotTarget::Resolver(relocation.r_addend.get(ORDER) as u64)),
+                    Some(SlotRelocation::Own) if table_of_addresses.contains(&slot) => {
                         slots.own.insert(slot, relocation.r_addend.get(ORDER) as u64);
                         None
                     }
@@ -117,27 +113,88 @@ impl GotSlots {
         self.own.get(&slot).copied()
     }
 
-    /// The content of the slot that a stub at `start` with these instructions jumps through.
-    fn called_by(&self, start: u64, entry: &[u8]) -> Option<&SlotTarget> {
+    /// Returns the stubs in the code of a section: their first address, the one past their last, and
+    /// the slot through which they jump.
+    fn jumps(&self, machine: Machine, section: &Section, code: &[u8]) -> Vec<(u64, u64, u64)> {
+        match machine {
+            Machine::X86_64 => {
+                let size = match section.header.sh_entsize.get(ORDER) {
+                    8 => 8,
+                    _ => 16,
+                };
+                let entries = code.chunks_exact(size).enumerate();
+                let jump = |(index, entry)| {
+                    let start = section.address().wrapping_add((index * size) as u64);
+                    Some((start, start.saturating_add(size as u64), self.x86_slot(start, entry)?))
+                };
+                entries.filter_map(jump).collect()
+            }
+            Machine::Aarch64 => aarch64_jumps(section.address(), code),
+        }
+    }
+
+    /// Returns the slot that a stub at `start` with these instructions jumps through.
+    fn x86_slot(&self, start: u64, entry: &[u8]) -> Option<u64> {
         const ENDBR64: &[u8] = &[0xf3, 0x0f, 0x1e, 0xfa];
         let code = entry.strip_prefix(ENDBR64).unwrap_or(entry);
         // The `bnd` prefix does not matter here.
         let code = code.strip_prefix(&[0xf2]).unwrap_or(code);
-        let slot = match code {
+        match code {
             // jmp *offset(%rip)
             [0xff, 0x25, a, b, c, d, rest @ ..] => {
                 let next = start.wrapping_add((entry.len() - rest.len()) as u64);
-                next.wrapping_add_signed(i32::from_le_bytes([*a, *b, *c, *d]).into())
+                Some(next.wrapping_add_signed(i32::from_le_bytes([*a, *b, *c, *d]).into()))
             }
             // push $index: the part of a stub for lazy binding.
-            [0x68, a, b, c, d, ..] => *self.order.get(u32::from_le_bytes([*a, *b, *c, *d]) as usize)?,
-            _ => return None,
-        };
-        self.called.get(&slot)
+            [0x68, a, b, c, d, ..] => self.order.get(u32::from_le_bytes([*a, *b, *c, *d]) as usize).copied(),
+            _ => None,
+        }
     }
+}
+
+/// Returns the stubs of aarch64, as [`GotSlots::jumps`] does: `adrp x16, PAGE; ldr x17, [x16, #OFFSET];
+/// add x16, x16, #OFFSET; br x17`, with `bti c` before and a check of a signature between where the
+/// file has been linked for these.
+fn aarch64_jumps(address: u64, code: &[u8]) -> Vec<(u64, u64, u64)> {
+    const BTI_C: u32 = 0xd503_245f;
+    /// `br x17` and `braa x17, x16`.
+    const JUMPS: [u32; 2] = [0xd61f_0220, 0xd71f_0a30];
+    const LONGEST: usize = 6;
+    let instructions: Vec<u32> = code.as_chunks::<4>().0.iter().map(|bytes| u32::from_le_bytes(*bytes)).collect();
+    let address_of = |index: usize| address.wrapping_add(4 * index as u64);
+    let stub = |index: usize| {
+        let (page, load) = (instructions[index], *instructions.get(index + 1)?);
+        if page & 0x9f00_001f != 0x9000_0010 || load & 0xffc0_03ff != 0xf940_0211 {
+            return None;
+        }
+        let pages = i64::from((page << 8) as i32 >> 13 << 2 | (page >> 29 & 3) as i32);
+        let slot = (address_of(index) & !0xfff).wrapping_add_signed(pages << 12);
+        let slot = slot.wrapping_add(u64::from(load >> 10 & 0xfff) * 8);
+        let length = instructions[index..].iter().take(LONGEST).position(|instruction| JUMPS.contains(instruction))?;
+        let first = if index > 0 && instructions[index - 1] == BTI_C { index - 1 } else { index };
+        Some((address_of(first), address_of(index + length + 1), slot))
+    };
+    (0..instructions.len()).filter_map(stub).collect()
 }
 
 fn array<T: pod::Pod>(elf: &Elf, section: &Section) -> Option<Vec<T>> {
     let bytes = elf.bytes(section, MAX_BYTES).ok()?;
     pod::slice_from_bytes(&bytes, bytes.len() / size_of::<T>()).ok().map(|(array, _)| array.to_vec())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stubs_of_aarch64_name_their_slot() {
+        // adrp x16, 20000; ldr x17, [x16, #8]; add x16, x16, #8; br x17: at 10620, as GNU ld writes it.
+        let stub = [0x9000_0090u32, 0xf940_0611, 0x9100_2210, 0xd61f_0220];
+        let code = |words: &[u32]| words.iter().flat_map(|word| word.to_le_bytes()).collect::<Vec<u8>>();
+        assert_eq!(aarch64_jumps(0x10620, &code(&stub)), [(0x10620, 0x10630, 0x20008)]);
+        let with_bti = [&[0xd503_245f], &stub[..]].concat();
+        assert_eq!(aarch64_jumps(0x1061c, &code(&with_bti)), [(0x1061c, 0x10630, 0x20008)]);
+        assert_eq!(aarch64_jumps(0x10620, &code(&stub[..3])), []);
+        assert_eq!(aarch64_jumps(0, &[1, 2, 3]), []);
+    }
 }

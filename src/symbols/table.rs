@@ -18,7 +18,6 @@ use super::eh_frame_hdr;
 use super::elf::{Elf, ORDER, string_at};
 use super::error::Error;
 use super::plt;
-use crate::arch;
 
 /// Maximum size of the symbol tables of one file.
 pub(super) const MAX_BYTES: u64 = 512 << 20;
@@ -106,7 +105,7 @@ impl SymbolTable {
             if !functions.is_empty() {
                 let code = file.sections().iter().filter(|section| section.is_code());
                 let is_padding = |start, end| {
-                    end - start <= MAX_PADDING && file.code(start, end).is_ok_and(|code| arch::is_padding(&code))
+                    end - start <= MAX_PADDING && file.code(start, end).is_ok_and(|code| file.machine.is_padding(&code))
                 };
                 table.add_gaps(code.map(|section| (section.address(), section.end())), module, is_padding);
             }

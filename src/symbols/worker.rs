@@ -267,7 +267,7 @@ impl ModuleSymbols {
                 imported.or_else(|| function(slots.address(slot)?))
             }
         };
-        let instructions = assembly::disassemble(&bytes, from, called);
+        let instructions = assembly::disassemble(elf.machine, &bytes, from, called);
         Ok(Code {
             module: *module,
             path: sanitize(&file.path.to_string_lossy()).into(),

@@ -25,7 +25,7 @@ use crate::agent::os::{loader, maps};
 use crate::agent::state;
 use crate::agent::unwind::modules::Modules;
 use crate::agent::unwind::tables::ElfImage;
-use crate::arch::{is_slot_relocation, weak_address};
+use crate::arch::{is_slot_relocation, page_size, weak_address};
 use crate::process::maps::{MapsEntry, entries};
 
 const DT_NULL: u64 = 0;
@@ -45,7 +45,6 @@ const BATCH: usize = 2048;
 const ENTRY: usize = 24;
 /// Maximum bytes of names that are read at a time.
 const NAMES: usize = 4096;
-const PAGE: u64 = 4096;
 
 /// The functions that are wanted in the offset tables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -168,9 +167,10 @@ fn change_word(
         let word = &*(slot as *const AtomicUsize);
         let _changed = word.compare_exchange(value, next, Ordering::AcqRel, Ordering::Relaxed);
     };
+    let page = page_size() as u64;
     let protect = |protection: i32| {
         // SAFETY: a page of an offset table, which the target only reads.
-        unsafe { syscall!(libc::SYS_mprotect, slot & !(PAGE - 1), PAGE, protection) == 0 }
+        unsafe { syscall!(libc::SYS_mprotect, slot & !(page - 1), page, protection) == 0 }
     };
     if entry.writable {
         exchange();

@@ -12,7 +12,7 @@ use crate::agent::sampling::ring::RawSample;
 use crate::agent::sampling::sample;
 use crate::agent::state;
 use crate::agent::unwind::registers::Registers;
-use crate::arch::{self, NOT_COUNTED, PROGRAM_COUNTER, STACK_POINTER, SlowCall};
+use crate::arch::{self, NOT_COUNTED, PROGRAM_COUNTER, STACK_POINTER, SlowCall, page_size};
 use crate::wire::Allocation;
 
 /// Mean bytes between two samples; 0 while the clock is off. Written by the agent thread.
@@ -54,7 +54,6 @@ const KINDS: [Kind; 8] = [
     Kind::Mapped,
     Kind::Remapped,
 ];
-const PAGE: usize = 4096;
 
 fn kind(code: usize) -> Kind {
     KINDS.get(code & !NOT_COUNTED).copied().unwrap_or(Kind::Size)
@@ -73,7 +72,10 @@ fn size(kind: Kind, arguments: &[usize; 6]) -> Option<usize> {
             let is_usable = third as i32 != libc::PROT_NONE;
             (is_usable && flags as i32 & libc::MAP_ANONYMOUS != 0).then_some(second)
         }
-        Kind::Remapped => third.checked_next_multiple_of(PAGE)?.checked_sub(second.checked_next_multiple_of(PAGE)?),
+        Kind::Remapped => {
+            let page = page_size();
+            third.checked_next_multiple_of(page)?.checked_sub(second.checked_next_multiple_of(page)?)
+        }
     }
 }
 
@@ -147,7 +149,7 @@ pub(crate) extern "C" fn after(call: &SlowCall) {
         let memory = match kind {
             Kind::Mapped => Memory::Mapping { address, length: call.arguments[1] },
             Kind::Remapped => {
-                let address = address + call.arguments[1].next_multiple_of(PAGE);
+                let address = address + call.arguments[1].next_multiple_of(page_size());
                 Memory::Growth { address, length: bytes as usize, is_watched }
             }
             _ => Memory::Allocation { address },
@@ -197,7 +199,7 @@ fn record(tables: &Tables, call: &SlowCall, (bytes, objects): (u64, u64), memory
     // A file's mapping is no memory. The kernel alone knows one that is not watched.
     if let Memory::Growth { address, length, is_watched: false } = memory {
         // SAFETY: the last page of those that a call has added which has not returned yet.
-        let is_memory = may_call && unsafe { is_fresh_memory(address + length - PAGE) };
+        let is_memory = may_call && unsafe { is_fresh_memory(address + length - page_size()) };
         if !is_memory {
             return false;
         }

@@ -39,7 +39,7 @@ pub(crate) unsafe fn value(name: &[u8]) -> Option<&'static [u8]> {
         let mut at = environ;
         while !at.is_null() && !(*at).is_null() {
             // The length of the texts is not asked for: there may be many, and long ones.
-            if text::starts_with(*at, name) && *(*at).add(name.len()) as u8 == b'=' {
+            if text::starts_with(*at, name) && *(*at).add(name.len()).cast::<u8>() == b'=' {
                 return Some(CStr::from_ptr((*at).add(name.len() + 1)).to_bytes());
             }
             at = at.add(1);

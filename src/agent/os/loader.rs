@@ -22,7 +22,7 @@ struct RDebug {
 #[repr(C)]
 struct LinkMap {
     bias: usize,
-    name: *const i8,
+    name: *const c_char,
     dynamic: *const [usize; 2],
     next: *const LinkMap,
     previous: *const LinkMap,
@@ -189,7 +189,12 @@ impl LinkMap {
             Some(table) => HashTable::Gnu(table as *const u32),
             None => HashTable::Sysv(sysv_hash? as *const u32),
         };
-        Some(Symbols { bias: self.bias, symbols: symbols? as *const ElfSymbol, strings: strings? as *const i8, hash })
+        Some(Symbols {
+            bias: self.bias,
+            symbols: symbols? as *const ElfSymbol,
+            strings: strings? as *const c_char,
+            hash,
+        })
     }
 
     /// Returns whether `here` is the address of this object's dynamic section, which identifies the
@@ -207,7 +212,7 @@ impl LinkMap {
 struct Symbols {
     bias: usize,
     symbols: *const ElfSymbol,
-    strings: *const i8,
+    strings: *const c_char,
     hash: HashTable,
 }
 

@@ -13,6 +13,7 @@ use core::ptr::null_mut;
 use core::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::agent::os::syscall::{self, syscall};
+use crate::arch::page_size;
 
 /// Bytes taken from the kernel at a time for small blocks.
 const CHUNK: usize = 64 * 1024;
@@ -20,8 +21,6 @@ const CHUNK: usize = 64 * 1024;
 const LARGEST_SMALL: usize = 16 * 1024;
 /// Small blocks are powers of two from 16 bytes up.
 const CLASSES: usize = 11;
-
-const PAGE: usize = 4096;
 
 const _: () = assert!(16 << (CLASSES - 1) == LARGEST_SMALL);
 
@@ -50,13 +49,13 @@ static NEXT_ADDRESS: AtomicUsize = AtomicUsize::new(0);
 /// a use of it that must fail would succeed.
 pub(crate) fn suggest_address(size: usize) -> usize {
     if NEXT_ADDRESS.load(Ordering::Relaxed) == 0 {
-        let first = (&raw const NEXT_ADDRESS as usize & !(PAGE - 1)).saturating_sub(DISTANCE);
+        let first = (&raw const NEXT_ADDRESS as usize & !(page_size() - 1)).saturating_sub(DISTANCE);
         // Simultaneous first calls find the same address.
         let _other_was_first = NEXT_ADDRESS.compare_exchange(0, first, Ordering::Relaxed, Ordering::Relaxed);
     }
     match NEXT_ADDRESS.load(Ordering::Relaxed) {
         low if low < DISTANCE => 0,
-        _ => NEXT_ADDRESS.fetch_add(size.next_multiple_of(PAGE), Ordering::Relaxed),
+        _ => NEXT_ADDRESS.fetch_add(size.next_multiple_of(page_size()), Ordering::Relaxed),
     }
 }
 
@@ -111,7 +110,9 @@ fn map(address: usize, size: usize) -> *mut u8 {
 /// Maps fresh zero pages like [`map_pages`], at a multiple of their size, which is a power of two.
 /// Returns null if there are none.
 pub(crate) fn map_aligned(size: usize) -> *mut u8 {
-    let start = map(suggest_address(2 * size - PAGE).next_multiple_of(size), size);
+    // Smaller sizes are aligned as every page is.
+    let more = size.saturating_sub(page_size());
+    let start = map(suggest_address(size + more).next_multiple_of(size), size);
     if !start.is_null() && (start as usize).is_multiple_of(size) {
         exclude_from_fork(start, size);
         return start;
@@ -120,7 +121,7 @@ pub(crate) fn map_aligned(size: usize) -> *mut u8 {
         // SAFETY: mapped just now.
         unsafe { unmap(start, size) };
     }
-    let start = map_pages(2 * size - PAGE);
+    let start = map_pages(size + more);
     if start.is_null() {
         return start;
     }
@@ -130,8 +131,8 @@ pub(crate) fn map_aligned(size: usize) -> *mut u8 {
         if skipped > 0 {
             unmap(start, skipped);
         }
-        if size - PAGE - skipped > 0 {
-            unmap(start.add(skipped + size), size - PAGE - skipped);
+        if more > skipped {
+            unmap(start.add(skipped + size), more - skipped);
         }
         start.add(skipped)
     }
@@ -170,7 +171,7 @@ pub(crate) fn exclude_from_fork(start: *const u8, size: usize) {
 /// Nobody may have written to the page yet.
 pub(crate) unsafe fn is_fresh_memory(page: usize) -> bool {
     // SAFETY: the page holds nothing that could be freed.
-    unsafe { syscall!(libc::SYS_madvise, page, PAGE, libc::MADV_FREE) == 0 }
+    unsafe { syscall!(libc::SYS_madvise, page, page_size(), libc::MADV_FREE) == 0 }
 }
 
 /// Has the kernel empty pages in fork children. Returns false if it does not know how, as before
@@ -272,7 +273,8 @@ fn class_of(layout: Layout) -> Option<usize> {
 unsafe impl GlobalAlloc for Arena {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         let Some(class) = class_of(layout) else {
-            return if layout.align() > 4096 { null_mut() } else { map_pages(layout.size().next_multiple_of(4096)) };
+            let size = layout.size().next_multiple_of(page_size());
+            return if layout.align() > page_size() { null_mut() } else { map_pages(size) };
         };
         let size = 16usize << class;
         // SAFETY: one thread at a time; the heads of the free lists are blocks of their class that
@@ -320,7 +322,7 @@ unsafe impl GlobalAlloc for Arena {
                 state.free[class] = block;
             },
             // SAFETY: a large block is a mapping of its own.
-            None => unsafe { unmap(block, layout.size().next_multiple_of(4096)) },
+            None => unsafe { unmap(block, layout.size().next_multiple_of(page_size())) },
         }
     }
 }

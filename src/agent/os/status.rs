@@ -132,7 +132,7 @@ const EXECUTABLE: &[u8] = b"/proc/self/exe\0";
 fn started_as(file: &[u8]) -> Option<Vec<u8>> {
     let mut path = alloc::vec![0; MAX_PATH];
     let length = link_of_program(file, &argv(), &mut path)?;
-    let inode = |path: &[u8]| File::open(path, libc::O_PATH)?.status().map(|[device, inode, ..]| [device, inode]);
+    let inode = |path: &[u8]| File::open(path, libc::O_PATH)?.status().map(|status| [status.st_dev, status.st_ino]);
     let is_same = inode(&path[..=length])? == inode(EXECUTABLE)?;
     path.truncate(length);
     is_same.then_some(path)

@@ -163,12 +163,11 @@ impl File {
         Ok(())
     }
 
-    /// Returns the words of a `struct stat`: device, inode, number of links, and more. fstat(2)
-    pub(crate) fn status(&self) -> Option<[u64; 18]> {
-        let mut status = [0u64; 18];
-        // SAFETY: the kernel writes one struct stat of 144 bytes.
-        let result = unsafe { syscall!(libc::SYS_fstat, self.0, status.as_mut_ptr()) };
-        (result >= 0).then_some(status)
+    /// Returns the file's status. fstat(2)
+    pub(crate) fn status(&self) -> Option<libc::stat> {
+        let mut status = core::mem::MaybeUninit::<libc::stat>::zeroed();
+        // SAFETY: the kernel writes one structure, whose bytes may also all be zero.
+        unsafe { (syscall!(libc::SYS_fstat, self.0, status.as_mut_ptr()) >= 0).then(|| status.assume_init()) }
     }
 
     /// Truncates the file. ftruncate(2)
@@ -222,7 +221,8 @@ impl Drop for File {
 pub(crate) fn read_link(path: &[u8], target: &mut [u8]) -> usize {
     debug_assert_eq!(path.last(), Some(&0));
     // SAFETY: the path is NUL-terminated, and the kernel writes at most the buffer's length.
-    let result = unsafe { syscall!(libc::SYS_readlink, path.as_ptr(), target.as_mut_ptr(), target.len()) };
+    let result =
+        unsafe { syscall!(libc::SYS_readlinkat, libc::AT_FDCWD, path.as_ptr(), target.as_mut_ptr(), target.len()) };
     result.max(0) as usize
 }
 
@@ -231,7 +231,7 @@ pub(crate) fn is_regular_file(path: &[u8]) -> bool {
     debug_assert_eq!(path.last(), Some(&0));
     let mut status = core::mem::MaybeUninit::<libc::stat>::zeroed();
     // SAFETY: the path is NUL-terminated, and the kernel writes one structure.
-    let result = unsafe { syscall!(libc::SYS_stat, path.as_ptr(), status.as_mut_ptr()) };
+    let result = unsafe { syscall!(libc::SYS_newfstatat, libc::AT_FDCWD, path.as_ptr(), status.as_mut_ptr(), 0) };
     // SAFETY: all bytes zero are a structure too.
     result == 0 && unsafe { status.assume_init() }.st_mode & libc::S_IFMT == libc::S_IFREG
 }

@@ -9,7 +9,7 @@ use core::ffi::c_char;
 pub(crate) unsafe fn starts_with(text: *const c_char, bytes: &[u8]) -> bool {
     // SAFETY: a zero byte differs from all bytes but one that is the last, so nothing behind the
     // text is read.
-    bytes.iter().enumerate().all(|(index, &byte)| unsafe { *text.add(index) } as u8 == byte)
+    bytes.iter().enumerate().all(|(index, &byte)| unsafe { *text.add(index).cast::<u8>() == byte })
 }
 
 #[cfg(test)]

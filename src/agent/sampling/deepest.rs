@@ -13,6 +13,7 @@ use crate::agent::state;
 use crate::agent::unwind::last_walk::{LEAF_CALLERS, LastWalk, MAX_FRAMES_CACHED};
 use crate::agent::unwind::modules::Snapshot;
 use crate::agent::unwind::step::Walk;
+use crate::arch::page_size;
 use crate::wire::{DeepestStack, FRAMES_LEFT_OUT, FrameAddress, StackFrame, flag};
 
 /// Number of threads that are remembered at a time. Of two with the same place, the later replaces
@@ -171,7 +172,7 @@ impl Measured {
             (true, _) => (snapshot.stack_end(self.sp).unwrap_or(self.base), growth_limit()),
             // Above the first frame are the thread's own data, and then perhaps other memory.
             (false, Some((start, _))) => {
-                let end = self.base.next_multiple_of(PAGE);
+                let end = self.base.next_multiple_of(page_size() as u64);
                 (end, end.saturating_sub(start))
             }
             (false, None) => (self.base, 0),
@@ -181,8 +182,6 @@ impl Measured {
         DeepestStack { tid: self.tid, generation: self.generation, used, size, frames }
     }
 }
-
-const PAGE: u64 = 4096;
 
 /// Returns the size to which the first thread's stack may grow, in bytes; 0 if there is no limit.
 /// getrlimit(2)

@@ -19,8 +19,8 @@ use crate::agent::os::syscall::{self, KernelAction, syscall};
 use crate::agent::signals::stacks::{ProgramStack, SignalStack};
 use crate::agent::state;
 use crate::arch::{
-    self, FP_STATE_ALIGNMENT, FRAME_SIGINFO, FRAME_SIZE, FRAME_UCONTEXT, HandlerEntry, RED_ZONE, SA_RESTORER,
-    UC_FP_STATE, UC_SIGMASK, UC_SP, UC_STACK_FLAGS, UC_STACK_SIZE, UC_STACK_START, signal_redirect,
+    self, FRAME_SIGINFO, FRAME_SIZE, FRAME_STATE_ALIGNMENT, FRAME_UCONTEXT, HandlerEntry, RED_ZONE, SA_RESTORER,
+    UC_SIGMASK, UC_SP, UC_STACK_FLAGS, UC_STACK_SIZE, UC_STACK_START, signal_redirect,
 };
 
 /// Number of signals.
@@ -150,7 +150,7 @@ unsafe fn move_frame(frame: usize, signal: i32, info: usize, context: usize, tar
     let Some(stack) = SignalStack::containing(frame) else { return Some(frame) };
     let words = context as *mut usize;
     // SAFETY: the caller passes the kernel's frame.
-    let (sp, state) = unsafe { (*words.add(UC_SP), *words.add(UC_FP_STATE)) };
+    let sp = unsafe { *words.add(UC_SP) };
     if SignalStack::containing(sp) == Some(stack) {
         // The signal has interrupted this function. A fault means that the place of the frame is
         // not writable.
@@ -161,8 +161,8 @@ unsafe fn move_frame(frame: usize, signal: i32, info: usize, context: usize, tar
         }
         return Some(frame);
     }
-    // SAFETY: the state is part of the frame, or absent.
-    let length = unsafe { arch::fp_state_size(state) };
+    // SAFETY: the kernel's ucontext.
+    let (state, length) = unsafe { arch::frame_state(context) };
     let is_as_expected = context == frame + FRAME_UCONTEXT
         && info == frame + FRAME_SIGINFO
         && (state == 0 || state >= frame + FRAME_SIZE && state + length <= stack.top());
@@ -190,7 +190,7 @@ unsafe fn move_frame(frame: usize, signal: i32, info: usize, context: usize, tar
         let words = (frame_to + FRAME_UCONTEXT) as *mut usize;
         if state != 0 {
             core::ptr::copy_nonoverlapping(state as *const u8, state_to as *mut u8, length);
-            *words.add(UC_FP_STATE) = state_to;
+            arch::set_frame_state(frame_to + FRAME_UCONTEXT, state, state_to);
         }
         let mode = if program.size == 0 { libc::SS_DISABLE as usize } else { 0 };
         *words.add(UC_STACK_START) = program.start;
@@ -202,14 +202,14 @@ unsafe fn move_frame(frame: usize, signal: i32, info: usize, context: usize, tar
     Some(frame_to)
 }
 
-/// Computes where the kernel writes the frame, and the floating-point state above it, of a signal
+/// Computes where the kernel writes the frame, and the state above it, of a signal
 /// that interrupts a thread with this stack pointer and alternate stack; `None` if there is no
 /// room.
 fn destination(program: ProgramStack, sp: usize, length: usize, target: HandlerStack) -> Option<[usize; 2]> {
     let below = sp.wrapping_sub(RED_ZONE as usize);
     let enters = target == HandlerStack::ProgramStack && program.size != 0 && !program.holds(below);
     let from = if enters { program.start + program.size } else { below };
-    let state = from.checked_sub(length)? & !(FP_STATE_ALIGNMENT - 1);
+    let state = from.checked_sub(length)? & !(FRAME_STATE_ALIGNMENT - 1);
     let frame = arch::frame_below(state)?;
     let is_bound = enters || program.holds(sp);
     (!is_bound || program.holds(frame)).then_some([frame, state])

@@ -9,13 +9,13 @@ use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering
 
 use crate::agent::os::memory::{self, PageAligned};
 use crate::agent::os::syscall::{self, syscall};
-use crate::arch::{UC_STACK_FLAGS, UC_STACK_SIZE, UC_STACK_START};
+use crate::arch::{LARGEST_PAGE, UC_STACK_FLAGS, UC_STACK_SIZE, UC_STACK_START};
 
 /// Bytes of address space per stack: a guard page, the stack, and its [`StackHeader`] at the top. A
 /// tick needs two pages. The rest is for handlers that the program installed by a raw system call:
 /// those run here when they have `SA_ONSTACK` and their thread has no alternate stack of its own.
-const SIZE: usize = 64 * 1024;
-const GUARD: usize = 4096;
+const SIZE: usize = if LARGEST_PAGE > 16 * 1024 { 128 * 1024 } else { 64 * 1024 };
+const GUARD: usize = LARGEST_PAGE;
 const HEADER: usize = 128;
 /// Number of chunks of memory. The first has one stack, and each further one as many as all before.
 const CHUNKS: usize = 11;

@@ -274,8 +274,9 @@ impl Threads {
     pub(crate) fn alive(&mut self) -> u64 {
         let directory = self.directory.take().or_else(|| File::open(b"/proc/self/task\0", libc::O_DIRECTORY));
         let Some(directory) = directory else { return 0 };
-        let Some([_, _, links, ..]) = directory.status() else { return 0 };
+        let Some(status) = directory.status() else { return 0 };
         self.directory = Some(directory);
+        let links: u64 = status.st_nlink as _;
         links.saturating_sub(2)
     }
 

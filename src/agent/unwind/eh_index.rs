@@ -6,6 +6,8 @@ use alloc::vec::Vec;
 
 use gimli::{BaseAddresses, CieOrFde, EhFrame, LittleEndian, UnwindSection as _};
 
+use crate::process::unwind::table_row::VENDOR;
+
 /// A section of the tables, in the agent's own mappings, which outlive every snapshot that refers
 /// to them.
 pub(crate) type Section = &'static [u8];
@@ -22,6 +24,7 @@ const HEAD: [u8; 4] = [1, 0x1b, 0x03, 0x3b];
 pub(crate) fn of(address: u64, tables: Section, is_wanted: &dyn Fn(u64) -> bool) -> Option<Vec<u8>> {
     let bases = BaseAddresses::default().set_eh_frame(address);
     let mut frames = EhFrame::new(tables, LittleEndian);
+    frames.set_vendor(VENDOR);
     frames.set_address_size(8);
     let near = |target: u64| i32::try_from(target.wrapping_sub(address) as i64).ok();
     let mut functions: Vec<(i32, i32)> = Vec::new();

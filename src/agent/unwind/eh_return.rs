@@ -9,11 +9,11 @@
 
 use crate::agent::unwind::registers::Caller;
 use crate::agent::unwind::rules::PackedRule;
-use crate::arch::{FRAME_POINTER, PROGRAM_COUNTER, REGISTERS};
+use crate::arch::{CONTEXT_REGISTERS, FRAME_POINTER, LINK_REGISTER, RETURN_ADDRESS, strip_signature};
 use crate::process::unwind::CallerValue;
 
-/// Maximum size of a frame in which contexts are looked for, in words. The real ones have some 120.
-const MAX_WORDS: u64 = 256;
+/// Maximum size of a frame in which contexts are looked for, in words: two, and as many registers.
+const MAX_WORDS: u64 = 4 * CONTEXT_REGISTERS + 188;
 /// Maximum size of a frame among whose words a return address is looked for.
 const MAX_STEP: u64 = 8192;
 /// Size of a word in bytes.
@@ -21,8 +21,8 @@ const WORD: u64 = 8;
 /// Words of libgcc's `struct _Unwind_Context`: the addresses at which registers are saved, by DWARF
 /// number and with one to spare; the canonical frame address; the address of the code; flags.
 const SAVED_FRAME_POINTER: u64 = FRAME_POINTER as u64;
-const SAVED_RETURN_ADDRESS: u64 = PROGRAM_COUNTER as u64;
-const CONTEXT_CFA: u64 = REGISTERS as u64 + 1;
+const SAVED_RETURN_ADDRESS: u64 = RETURN_ADDRESS as u64;
+const CONTEXT_CFA: u64 = CONTEXT_REGISTERS + 1;
 const CONTEXT_ADDRESS: u64 = CONTEXT_CFA + 1;
 const CONTEXT_FLAGS: u64 = CONTEXT_CFA + 6;
 /// The flags of every context, apart from the one of the frame of a signal.
@@ -41,8 +41,10 @@ pub(crate) fn landing_pad(
     return_at: u64,
     word: &mut dyn FnMut(u64) -> Option<u64>,
 ) -> Option<Caller> {
-    // The last instructions: only the landing pad's address is left to be taken from the stack.
-    if !matches!(rule.cfa, CallerValue::Register(register, _) if usize::from(register) == FRAME_POINTER) {
+    // The last instructions: only the landing pad's address is left to be taken from the stack. With
+    // a link register nothing is left there, and their rules name no word.
+    let is_based = |register: u8| usize::from(register) == FRAME_POINTER || LINK_REGISTER.is_some();
+    if !matches!(rule.cfa, CallerValue::Register(register, _) if is_based(register)) {
         return Some(Caller::at_landing_pad(word(return_at)?, cfa, bp));
     }
     let CallerValue::AtCfa(offset) = rule.bp else { return None };
@@ -61,10 +63,10 @@ pub(crate) fn landing_pad(
     let (target_base_at, target_return_at) =
         (word(target + SAVED_FRAME_POINTER * WORD)?, word(target + SAVED_RETURN_ADDRESS * WORD)?);
     let (target_sp, address) = (word(target + CONTEXT_CFA * WORD)?, word(target + CONTEXT_ADDRESS * WORD)?);
-    let target_return = word(target_return_at)?;
-    let is_installed = if word(return_at)? != word(own + CONTEXT_ADDRESS * WORD)? {
+    let target_return = strip_signature(word(target_return_at)?);
+    let installed = strip_signature(word(return_at)?);
+    let is_installed = if installed != word(own + CONTEXT_ADDRESS * WORD)? {
         // Contexts that an earlier call has left behind say something else.
-        let installed = word(return_at)?;
         installed == address || target_return_at != return_at && [installed, address].contains(&target_return)
     } else {
         // The frame pointer is replaced before. It may also be equal by chance, while the search

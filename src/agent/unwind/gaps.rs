@@ -7,7 +7,7 @@ use crate::agent::unwind::modules::{CodeLocation, Snapshot};
 use crate::agent::unwind::registers::Caller;
 use crate::agent::unwind::stack::Stack;
 use crate::agent::unwind::step::{Step, StepReads, WalkFrame};
-use crate::arch::{CallBefore, LONGEST_CALL, call_before};
+use crate::arch::{CallBefore, LINK_REGISTER, LONGEST_CALL, call_before};
 
 /// Words above the stack pointer among which the return address is looked for.
 const MAX_WORDS: u64 = 64;
@@ -20,6 +20,18 @@ pub(crate) fn step_to_caller(snapshot: &Snapshot, frame: &WalkFrame<'_>, stack: 
     let pc = frame.address().lookup();
     let CodeLocation::Module(home) = snapshot.locate(pc) else { return None };
     let (tables, address) = snapshot.lookup(home, pc)?;
+    let names_this = |word: u64, stack: &mut _| {
+        let called = called_before(word, stack)?;
+        let target = address.wrapping_sub(pc).wrapping_add(called);
+        Some(called != 0 && called <= pc && tables.are_in_one_gap(target, address))
+    };
+    if LINK_REGISTER.is_some()
+        && let Some(word) = frame.return_address(stack)
+        && snapshot.locate(word.wrapping_sub(1)) == CodeLocation::Module(home)
+        && names_this(word, stack) == Some(true)
+    {
+        return Some(Step::Caller(Caller::new(word, frame.sp(), frame.bp()), StepReads::Other));
+    }
     let mut candidates = 0;
     for at in (0..MAX_WORDS).map(|word| frame.sp().wrapping_add(8 * word)) {
         let word = stack.read(at)?;
@@ -32,15 +44,22 @@ pub(crate) fn step_to_caller(snapshot: &Snapshot, frame: &WalkFrame<'_>, stack: 
         if candidates > MAX_CANDIDATES {
             return None;
         }
-        let mut before = [0; LONGEST_CALL];
-        stack.read_code(word.wrapping_sub(LONGEST_CALL as u64), &mut before)?;
-        let Some(CallBefore::Direct(called)) = call_before(&before, word) else { continue };
-        let target = address.wrapping_sub(pc).wrapping_add(called);
-        if called <= pc && tables.are_in_one_gap(target, address) {
+        if names_this(word, stack)? {
             // Code that has pushed registers may use the base pointer for other values.
             let base = frame.bp().filter(|_| at == frame.sp());
-            return Some(Step::Caller(Caller::new(word, at.wrapping_add(8), base), StepReads::Other));
+            return Some(Step::Caller(Caller::above_record(word, at.wrapping_add(8), base), StepReads::Other));
         }
     }
     None
+}
+
+/// Returns the function that a call before this address has named, 0 for none; `None` if the code
+/// cannot be read.
+fn called_before(word: u64, stack: &mut impl Stack) -> Option<u64> {
+    let mut before = [0; LONGEST_CALL];
+    stack.read_code(word.wrapping_sub(LONGEST_CALL as u64), &mut before)?;
+    Some(match call_before(&before, word) {
+        Some(CallBefore::Direct(called)) => called,
+        _ => 0,
+    })
 }

@@ -9,6 +9,7 @@
 
 use crate::agent::unwind::registers::Caller;
 use crate::agent::unwind::stack::Stack;
+use crate::arch::strip_signature;
 use crate::wire::{FrameAddress, MAX_FRAMES};
 
 /// Maximum number of cached frames: those next to the root.
@@ -72,14 +73,14 @@ impl CachedFrame {
     /// Returns whether the step still has the same result.
     #[inline]
     fn still_leads(&self, next: Option<&CachedFrame>, stack: &mut impl Stack) -> bool {
-        let mut says = |at: u16, word: u64| {
-            at == UNREAD || stack.read(self.frame.sp.wrapping_add(WORD * u64::from(at))) == Some(word)
+        let mut says = |at: u16, word: u64, plain: fn(u64) -> u64| {
+            at == UNREAD || stack.read(self.frame.sp.wrapping_add(WORD * u64::from(at))).map(plain) == Some(word)
         };
         match (self.lead, next) {
             (CallerLink::Caller, Some(next)) => {
-                says(self.return_at, next.frame.ip) && says(self.base_at, next.frame.bp)
+                says(self.return_at, next.frame.ip, strip_signature) && says(self.base_at, next.frame.bp, |word| word)
             }
-            (CallerLink::Root, _) => says(self.return_at, 0),
+            (CallerLink::Root, _) => says(self.return_at, 0, |word| word),
             _ => false,
         }
     }
@@ -311,7 +312,7 @@ mod tests {
 
     #[test]
     fn frames_are_passed_as_long_as_their_words_say_the_same() {
-        let frame = |ip, sp| Caller { ip, sp, bp: 7, knows_bp: true };
+        let frame = |ip, sp| Caller::new(ip, sp, Some(7));
         let (leaf, middle, root) = (frame(0x10, 0x100), frame(0x20, 0x200), frame(0x30, 0x300));
         let mut words = vec![0u64; 0x400 / 8];
         words[0x180 / 8] = 0x20;
@@ -350,7 +351,7 @@ mod tests {
 
     #[test]
     fn of_a_deep_walk_the_frames_next_to_the_root_are_remembered() {
-        let frame = |at: u64| Caller { ip: 1000 - at, sp: 16 * at, bp: 0, knows_bp: false };
+        let frame = |at: u64| Caller::new(1000 - at, 16 * at, None);
         // SAFETY: all bytes zero are a valid one.
         let mut last_walk: LastWalk = unsafe { core::mem::zeroed() };
         last_walk.begin(1);

@@ -1,7 +1,7 @@
 //! The registers of a frame, as far as a walk knows them.
 
 use crate::agent::unwind::stack::Stack;
-use crate::arch::{CONTEXT_WORDS, PROGRAM_COUNTER, REGISTERS, STACK_POINTER};
+use crate::arch::{CONTEXT_WORDS, PROGRAM_COUNTER, RECORD_ENDS_FRAME, REGISTERS, STACK_POINTER};
 
 /// The registers that a walk begins with, or continues with after a signal frame.
 #[derive(Clone, Copy, Debug)]
@@ -77,12 +77,20 @@ pub(crate) struct Caller {
     /// Whether the base pointer is known. For a sleeping thread it is unknown until a frame
     /// restores it.
     pub(crate) knows_bp: bool,
+    /// Whether the stack pointer may be higher: it follows from a frame pointer.
+    pub(crate) is_stack_bound: bool,
 }
 
 impl Caller {
     /// Creates a caller's frame.
     pub(crate) fn new(ip: u64, sp: u64, bp: Option<u64>) -> Caller {
-        Caller { ip, sp, bp: bp.unwrap_or(0), knows_bp: bp.is_some() }
+        Caller { ip, sp, bp: bp.unwrap_or(0), knows_bp: bp.is_some(), is_stack_bound: false }
+    }
+
+    /// Creates a caller's frame of which the end of the callee's record is known, not its stack
+    /// pointer.
+    pub(crate) fn above_record(ip: u64, end: u64, bp: Option<u64>) -> Caller {
+        Caller { is_stack_bound: !RECORD_ENDS_FRAME, ..Caller::new(ip, end, bp) }
     }
 
     /// Creates the frame of a function that is about to be entered at a landing pad. No call

@@ -12,7 +12,7 @@ use gimli::{
 };
 
 use crate::agent::unwind::eh_index::Section;
-use crate::arch::{CALLEE_SAVED, FRAME_POINTER};
+use crate::arch::{CALLEE_SAVED, FRAME_POINTER, LINK_REGISTER};
 use crate::process::unwind::{CallerValue, FrameRule, table_row};
 
 /// Sizes of gimli's tables: everything fits on the handler's stack, takes a third of gimli's
@@ -45,7 +45,8 @@ impl PackedRule {
         let saved = CALLEE_SAVED.iter().zip(rule.saved).find(|(register, _)| **register == FRAME_POINTER);
         let (bp, ra) = (saved?.1, rule.return_address);
         let is_computed = |value| matches!(value, CallerValue::CfaPlus(_) | CallerValue::Register(..));
-        (!is_computed(bp) && !is_computed(ra)).then_some(PackedRule { cfa: rule.cfa, bp, ra })
+        let is_after_call = LINK_REGISTER.is_some() && ra == CallerValue::AFTER_CALL;
+        (!is_computed(bp) && (is_after_call || !is_computed(ra))).then_some(PackedRule { cfa: rule.cfa, bp, ra })
     }
 }
 
@@ -78,6 +79,7 @@ impl UnwindTables {
         let bases = BaseAddresses::default().set_eh_frame_hdr(header.0).set_eh_frame(frames.0);
         let parsed = EhFrameHdr::new(header.1, LittleEndian).parse(&bases, 8).ok()?;
         let mut frames = EhFrame::new(frames.1, LittleEndian);
+        frames.set_vendor(table_row::VENDOR);
         frames.set_address_size(8);
         parsed.table()?;
         Some(UnwindTables { header: parsed, frames, bases, others: None })

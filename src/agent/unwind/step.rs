@@ -7,8 +7,8 @@ use crate::agent::unwind::registers::{Caller, Registers};
 use crate::agent::unwind::rule_cache::RuleCache;
 use crate::agent::unwind::rules::{PackedRule, RuleLookup};
 use crate::agent::unwind::stack::Stack;
-use crate::arch::{FRAME_POINTER, STACK_POINTER};
-use crate::process::unwind::{CallerValue, is_frame_pointer_restored, plus};
+use crate::arch::{FRAME_POINTER, LINK_REGISTER, PUSHED_BY_CALL, STACK_POINTER, strip_signature};
+use crate::process::unwind::{CallerValue, cfa_by_record, is_frame_pointer_restored, plus};
 use crate::wire::{FrameAddress, flag};
 
 /// Result of a walk.
@@ -51,6 +51,21 @@ impl WalkFrame<'_> {
             WalkFrame::Interrupted(registers) => registers.sp(),
             WalkFrame::Calling(caller) => caller.sp,
         }
+    }
+
+    /// Whether the stack pointer may be higher than it says.
+    pub(crate) fn is_stack_bound(&self) -> bool {
+        matches!(self, WalkFrame::Calling(caller) if caller.is_stack_bound)
+    }
+
+    /// Returns the return address of a function that has saved nothing: in its register, or on top
+    /// of the stack.
+    pub(crate) fn return_address(&self, stack: &mut impl Stack) -> Option<u64> {
+        match LINK_REGISTER {
+            Some(link) => self.get(link as u8),
+            None => stack.read(self.sp()),
+        }
+        .map(strip_signature)
     }
 
     pub(crate) fn bp(&self) -> Option<u64> {
@@ -141,10 +156,15 @@ pub(crate) fn by_rule(rule: PackedRule, frame: &WalkFrame<'_>, stack: &mut impl 
         return Some(Step::Root(StepReads::Words { return_at: None, base_at: None }));
     }
     let register = |number| frame.get(number);
-    let (cfa, more) = match rule.cfa {
+    let rule_of_cfa = if frame.is_stack_bound() { cfa_by_record(rule.cfa, rule.bp, rule.ra)? } else { rule.cfa };
+    let (cfa, more) = match rule_of_cfa {
         CallerValue::Register(number, offset) => (plus(register(number)?, offset), false),
         saved => (stack.read(saved.address(0, register)?)?.wrapping_add(saved.constant()), true),
     };
+    if LINK_REGISTER.is_some() && rule.ra == CallerValue::AFTER_CALL {
+        let caller = Caller::new(frame.return_address(stack)?, cfa, saved_bp(rule, frame, cfa, stack).0);
+        return Some(Step::Caller(caller, StepReads::Other));
+    }
     let return_at = rule.ra.address(cfa, register)?;
     if let CallerValue::ReplacedAtCfa(_) = rule.ra
         && let Some(caller) =
@@ -152,21 +172,13 @@ pub(crate) fn by_rule(rule: PackedRule, frame: &WalkFrame<'_>, stack: &mut impl 
     {
         return Some(Step::Caller(caller, StepReads::Other));
     }
-    let ip = stack.read(return_at)?;
+    let ip = strip_signature(stack.read(return_at)?);
     if ip == 0 {
         let reads =
             if more { StepReads::Other } else { StepReads::Words { return_at: Some(return_at), base_at: None } };
         return Some(Step::Root(reads));
     }
-    let (bp, base_at) = match rule.bp {
-        CallerValue::Same => (frame.bp(), None),
-        CallerValue::Undefined => (None, None),
-        saved if is_frame_pointer_restored(saved, frame.bp(), frame.sp(), cfa) => (frame.bp(), None),
-        saved => {
-            let at = saved.address(cfa, register);
-            (at.and_then(|at| stack.read(at)), at)
-        }
-    };
+    let (bp, base_at) = saved_bp(rule, frame, cfa, stack);
     // An unreadable word matters only to a caller that needs it.
     let unread = base_at.is_some() && bp.is_none();
     let reads =
@@ -174,17 +186,31 @@ pub(crate) fn by_rule(rule: PackedRule, frame: &WalkFrame<'_>, stack: &mut impl 
     Some(Step::Caller(Caller::new(ip, cfa, bp), reads))
 }
 
+/// Returns the caller's base pointer, if it is known, and the address that it is read from.
+#[inline(always)]
+fn saved_bp(rule: PackedRule, frame: &WalkFrame<'_>, cfa: u64, stack: &mut impl Stack) -> (Option<u64>, Option<u64>) {
+    match rule.bp {
+        CallerValue::Same => (frame.bp(), None),
+        CallerValue::Undefined => (None, None),
+        saved if is_frame_pointer_restored(saved, frame.bp(), frame.sp(), cfa) => (frame.bp(), None),
+        saved => {
+            let at = saved.address(cfa, |number| frame.get(number));
+            (at.and_then(|at| stack.read(at)), at)
+        }
+    }
+}
+
 /// Interrupted code of a file that the file's tables leave out is a stub more often than not (of
-/// the procedure linkage table): it has just been called and has pushed nothing, if what lies on
-/// top of the stack is an address of code.
+/// the procedure linkage table): it has just been called and has pushed nothing, if what is where a
+/// call leaves the return address is an address of code.
 pub(crate) fn just_called(snapshot: &Snapshot, frame: &WalkFrame<'_>, stack: &mut impl Stack) -> Option<Step> {
     let WalkFrame::Interrupted(registers) = frame else { return None };
     let is_code = |address| matches!(snapshot.locate(address), CodeLocation::Module(_));
     if !is_code(registers.ip()) {
         return None;
     }
-    let ip = stack.read(registers.sp()).filter(|&ip| is_code(ip.wrapping_sub(1)))?;
-    Some(Step::Caller(Caller::new(ip, registers.sp() + 8, frame.bp()), StepReads::Other))
+    let ip = frame.return_address(stack).filter(|&ip| is_code(ip.wrapping_sub(1)))?;
+    Some(Step::Caller(Caller::new(ip, registers.sp() + PUSHED_BY_CALL, frame.bp()), StepReads::Other))
 }
 
 /// The base pointer leads to the caller's, above which is the return address. Whether the caller
@@ -198,7 +224,7 @@ pub(crate) fn by_frame_pointer(frame: &WalkFrame<'_>, stack: &mut impl Stack) ->
     let caller_bp = stack.read(bp)?;
     match stack.read(bp + 8)? {
         0 => Some(Step::Root(StepReads::Other)),
-        ip => Some(Step::Caller(Caller::new(ip, sp, Some(caller_bp)), StepReads::Other)),
+        ip => Some(Step::Caller(Caller::above_record(strip_signature(ip), sp, Some(caller_bp)), StepReads::Other)),
     }
 }
 

@@ -7,7 +7,7 @@ use crate::agent::os::process_memory::ProcessMemory;
 use crate::agent::os::syscall::{File, syscall};
 use crate::agent::unwind::debug_frame;
 use crate::agent::unwind::eh_index::{self, Section};
-use crate::arch::ELF_MACHINE;
+use crate::arch::{ELF_MACHINE, page_size};
 use crate::process::maps::MapsEntry;
 use alloc::vec::Vec;
 
@@ -32,7 +32,6 @@ const MAX_DEBUG_FRAME: u64 = 4 << 20;
 const MAX_NOTES: usize = 4096;
 /// Maximum number of bytes of tables that are copied from memory if the file is gone.
 const MAX_COPY: u64 = 64 << 20;
-const PAGE: u64 = 4096;
 
 const PT_LOAD: u32 = 1;
 const PT_DYNAMIC: u32 = 2;
@@ -92,7 +91,7 @@ impl ElfImage {
         let end = table_at.checked_add(table.len() as u64)?;
         if end <= HEAD as u64 {
             table.copy_from_slice(&head[table_at as usize..end as usize]);
-        } else if end <= entry.end - entry.start && end <= PAGE {
+        } else if end <= entry.end - entry.start && end <= page_size() as u64 {
             memory.read(base + table_at, &mut table)?;
         } else {
             let file = open(entry)?;
@@ -110,8 +109,9 @@ impl ElfImage {
                 file_size: word(raw, 32),
             })
             .collect();
-        let first = headers.iter().find(|header| header.kind == PT_LOAD && header.offset < PAGE)?;
-        let bias = base.wrapping_sub(first.address & !(PAGE - 1));
+        let page = page_size() as u64;
+        let first = headers.iter().find(|header| header.kind == PT_LOAD && header.offset < page)?;
+        let bias = base.wrapping_sub(first.address & !(page - 1));
         let mut image = ElfImage { bias, build_id: Vec::new(), headers, elf, table, table_at };
         image.build_id = image.find_build_id(memory, base, &head).unwrap_or_default();
         Some(image)
@@ -119,9 +119,10 @@ impl ElfImage {
 
     /// Returns the same headers for a copy: a part of the file that is mapped once more, elsewhere.
     pub(crate) fn for_copy(&self, copy: &MapsEntry<'_>) -> Option<ElfImage> {
+        let page = page_size() as u64;
         let is_in = |header: &&ProgramHeader| {
             header.kind == PT_LOAD
-                && (header.offset & !(PAGE - 1)..header.offset.saturating_add(header.file_size)).contains(&copy.offset)
+                && (header.offset & !(page - 1)..header.offset.saturating_add(header.file_size)).contains(&copy.offset)
         };
         let header = self.headers.iter().rfind(is_in)?;
         let address = header.address.wrapping_add(copy.offset).wrapping_sub(header.offset);
@@ -149,7 +150,8 @@ impl ElfImage {
     /// 0 if there are none.
     pub(crate) fn relocated_end(&self) -> u64 {
         let header = self.headers.iter().find(|header| header.kind == PT_GNU_RELRO);
-        header.map_or(0, |header| (header.address + header.file_size).wrapping_add(self.bias) & !(PAGE - 1))
+        let page = page_size() as u64;
+        header.map_or(0, |header| (header.address + header.file_size).wrapping_add(self.bias) & !(page - 1))
     }
 
     /// Returns the build id. The image starts at `base` with the bytes of `head`.
@@ -364,7 +366,7 @@ impl MappedBytes {
         {
             return None;
         }
-        let skew = offset % PAGE;
+        let skew = offset % page_size() as u64;
         let length = (size + skew) as usize;
         let address = memory::suggest_address(length);
         // SAFETY: a new private mapping touches nothing that exists: the address is a hint.

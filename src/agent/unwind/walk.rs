@@ -18,6 +18,7 @@ use crate::agent::unwind::rules::RuleLookup;
 use crate::agent::unwind::stack::Stack;
 use crate::agent::unwind::step::{Step, Walk, WalkFrame, by_frame_pointer, by_rule, just_called, rule_of};
 use crate::agent::unwind::{deep, gaps, generated, roots};
+use crate::arch::{CONTEXT_AT_RETURN, PUSHED_BY_CALL};
 use crate::wire::{FrameAddress, MAX_FRAMES, flag};
 
 /// A handler's caches between walks: unwind rules, and the previous walk.
@@ -130,6 +131,7 @@ fn walk_to_root(
         let step = match found {
             RuleLookup::Rule(rule) => by_rule(rule, &frame, stack)
                 .or_else(|| by_frame_size(snapshot, rule, &frame, stack))
+                .or_else(|| if frame.is_stack_bound() { by_frame_pointer(&frame, stack) } else { None })
                 .unwrap_or(Step::Lost),
             RuleLookup::Inexpressible => Step::Lost,
             RuleLookup::Missing => {
@@ -154,6 +156,12 @@ fn walk_to_root(
         };
         let next = match step {
             Step::Caller(caller, _) if caller.sp > sp => Some(caller),
+            // A leaf may have put nothing on the stack where calls do not do so.
+            Step::Caller(caller, _)
+                if PUSHED_BY_CALL == 0 && caller.sp == sp && matches!(frame, WalkFrame::Interrupted(_)) =>
+            {
+                Some(caller)
+            }
             _ => None,
         };
         let returns_to_signal = next.is_some_and(|caller| snapshot.is_restorer(caller.ip));
@@ -166,8 +174,8 @@ fn walk_to_root(
         }
         let Some(caller) = next else { return matches!(step, Step::Root(_)) };
         frame = if returns_to_signal {
-            // The context of the interrupted code lies at the stack pointer.
-            let Some(interrupted) = Registers::read_context(caller.sp, stack) else { return false };
+            let context = caller.sp.wrapping_add(CONTEXT_AT_RETURN);
+            let Some(interrupted) = Registers::read_context(context, stack) else { return false };
             walk.flags |= flag::SIGNAL_FRAME;
             stack.moved(interrupted.sp(), true);
             registers = interrupted;

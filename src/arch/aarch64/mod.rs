@@ -23,13 +23,14 @@
 //! * [`probe`]: what the program runs on: Valgrind, a shadow stack, the counter of ticks.
 //! * [`builtins`]: `memcpy` and the other functions that the compiler calls by itself.
 //!
-//! Everybody uses [`calls`]: numbers of system calls.
+//! Everybody uses [`calls`], numbers of system calls, and [`page`], the size of a page.
 
 mod calls;
 mod code;
 mod machine_code;
+mod page;
 mod registers;
-pub(crate) use {calls::*, code::*, machine_code::*, registers::*};
+pub(crate) use {calls::*, code::*, machine_code::*, page::*, registers::*};
 
 #[cfg(feature = "viewer")]
 mod ptrace;

@@ -17,6 +17,7 @@ pub(crate) const STACK_POINTER: usize = 31;
 /// DWARF number of the program counter.
 pub(crate) const PROGRAM_COUNTER: usize = 32;
 /// Column of the return address in unwind tables, x30.
+#[cfg(feature = "agent")]
 pub(crate) const RETURN_ADDRESS: usize = 30;
 /// DWARF number of the register in which a call leaves its return address, x30.
 pub(crate) const LINK_REGISTER: Option<usize> = Some(30);

@@ -11,7 +11,7 @@ pub(crate) const UC_STACK_SIZE: usize = 4;
 /// Word of a `ucontext` that holds the interrupted stack pointer.
 pub(crate) const UC_SP: usize = CONTEXT_WORDS[STACK_POINTER] as usize;
 /// Word of a `ucontext` that holds the address of the floating-point state, or 0.
-pub(crate) const UC_FP_STATE: usize = 28;
+const UC_FP_STATE: usize = 28;
 /// Word of a `ucontext` that holds the signal mask of the interrupted code.
 pub(crate) const UC_SIGMASK: usize = 37;
 
@@ -34,28 +34,39 @@ pub(crate) const FRAME_SIGINFO: usize = 312;
 /// Size of the kernel's signal frame without the floating-point state, in bytes.
 pub(crate) const FRAME_SIZE: usize = 440;
 /// Alignment of the floating-point state, in bytes.
-pub(crate) const FP_STATE_ALIGNMENT: usize = 64;
+pub(crate) const FRAME_STATE_ALIGNMENT: usize = 64;
 
-/// The size in bytes of the floating-point state at this address; 0 if the address is 0.
+/// Returns the address and the size in bytes of the floating-point state of a signal frame, which
+/// lies above it. Both are 0 if there is none.
 ///
 /// # Safety
-/// `state` must be 0 or the address of a floating-point state, which has at least 512 bytes.
-pub(crate) unsafe fn fp_state_size(state: usize) -> usize {
+/// `context` must be the address of the kernel's ucontext.
+pub(crate) unsafe fn frame_state(context: usize) -> (usize, usize) {
     /// Bytes of the state without extensions.
     const LEGACY_SIZE: usize = 512;
     /// Offset of `FP_XSTATE_MAGIC1` and of the size with extensions (`struct _fpx_sw_bytes`).
     const MAGIC_OFFSET: usize = 464;
     const MAGIC: u32 = 0x4650_5853;
-    if state == 0 {
-        return 0;
-    }
-    // SAFETY: the caller gives the address of a state of at least 512 bytes.
+    // SAFETY: the caller guarantees it, and a state has at least 512 bytes.
     unsafe {
+        let state = *(context as *const usize).add(UC_FP_STATE);
+        if state == 0 {
+            return (0, 0);
+        }
         match *((state + MAGIC_OFFSET) as *const [u32; 2]) {
-            [MAGIC, size] => size as usize,
-            _ => LEGACY_SIZE,
+            [MAGIC, size] => (state, size as usize),
+            _ => (state, LEGACY_SIZE),
         }
     }
+}
+
+/// Notes in a copied `ucontext` where its floating-point state was copied to.
+///
+/// # Safety
+/// `context` must be the address of a whole copy of a ucontext, which is not the kernel's any more.
+pub(crate) unsafe fn set_frame_state(context: usize, _from: usize, to: usize) {
+    // SAFETY: the caller guarantees it.
+    unsafe { *(context as *mut usize).add(UC_FP_STATE) = to };
 }
 
 /// The address where the kernel puts a signal frame below `top`: so that the stack pointer is

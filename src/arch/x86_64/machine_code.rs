@@ -1,4 +1,4 @@
-//! Machine code around return addresses: calls, padding, lengths of operands.
+//! Machine code around return addresses: calls, lengths of operands.
 
 use crate::arch::CallBefore;
 
@@ -19,25 +19,6 @@ pub(crate) fn call_before(code: &[u8], return_address: u64) -> Option<CallBefore
         operands.first().is_some_and(|first| first >> 3 & 7 == 2) && operands_length(operands) == Some(length - 1)
     };
     [2, 3, 4, 6, 7].into_iter().any(is_indirect).then_some(CallBefore::Indirect)
-}
-
-/// Whether some code does nothing: it fills the space before the next function.
-pub(crate) fn is_padding(mut code: &[u8]) -> bool {
-    while let Some((&first, rest)) = code.split_first() {
-        code = match (first, rest) {
-            // nop, int3, zero, and prefixes.
-            (0x90 | 0xcc | 0 | 0x66 | 0x2e, _) => rest,
-            // nop with operands.
-            (0x0f, [0x1f, operands @ ..]) => {
-                match operands_length(operands).and_then(|length| operands.get(length..)) {
-                    Some(rest) => rest,
-                    None => return false,
-                }
-            }
-            _ => return false,
-        };
-    }
-    true
 }
 
 /// Returns the length of an instruction's operands: the byte that names them, an index, and an
@@ -81,19 +62,12 @@ mod tests {
         }
     }
 
-    #[test]
-    fn what_does_nothing_is_padding() {
-        let long = [0x66, 0x66, 0x2e, 0x0f, 0x1f, 0x84, 0, 0, 0, 0, 0, 0x0f, 0x1f, 0x40, 0, 0x90];
-        assert!(is_padding(&long) && is_padding(&[0xcc; 9]) && is_padding(&[]));
-        assert!(!is_padding(&[&long[..], &[0xc3]].concat()) && !is_padding(&long[..7]));
-    }
-
     proptest::proptest! {
         #![proptest_config(crate::property::property(256))]
         #[test]
         fn no_bytes_do_harm(code in proptest::collection::vec(proptest::num::u8::ANY, 0..12)) {
             proptest::prop_assert!(operands_length(&code).is_none_or(|length| (1..=6).contains(&length)));
-            let _ = (call_before(&code, u64::MAX), is_padding(&code));
+            let _ = call_before(&code, u64::MAX);
         }
     }
 }

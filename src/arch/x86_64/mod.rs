@@ -2,7 +2,7 @@
 //!
 //! Unwinders use:
 //!
-//! * [`machine_code`]: calls before return addresses, padding, lengths of operands.
+//! * [`machine_code`]: calls before return addresses, lengths of operands.
 //! * [`registers`]: DWARF register numbers, and their places in a `ucontext`.
 //! * [`prologue`]: the size of a function's frame, by its first instructions.
 //!
@@ -21,10 +21,14 @@
 //! * [`allocator`]: naked functions that stand in for those of an allocator.
 //! * [`probe`]: what the program runs on: Valgrind, a shadow stack, the time-stamp counter.
 //! * [`builtins`]: `memcpy` and the other functions that the compiler calls by itself.
+//!
+//! Everybody uses [`calls`], numbers of system calls, and [`page`], the size of a page.
 
+mod calls;
 mod machine_code;
+mod page;
 mod registers;
-pub(crate) use {machine_code::*, registers::*};
+pub(crate) use {calls::*, machine_code::*, page::*, registers::*};
 
 #[cfg(feature = "viewer")]
 mod ptrace;

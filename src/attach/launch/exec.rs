@@ -2,7 +2,7 @@
 //! that the child allocates nothing between fork and exec.
 
 use std::env;
-use std::ffi::{CStr, CString, OsStr, OsString};
+use std::ffi::{CStr, CString, OsStr, OsString, c_char};
 use std::io;
 use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -153,7 +153,12 @@ impl ExecImage {
         Err(StartError { errno: Errno::from_raw(i32::from_ne_bytes([a, b, c, d])), ours: flag == 1 })
     }
 
-    fn execute(&self, words: &[*const i8], shell_words: Option<&[*const i8]>, environment: &[*const i8]) -> Errno {
+    fn execute(
+        &self,
+        words: &[*const c_char],
+        shell_words: Option<&[*const c_char]>,
+        environment: &[*const c_char],
+    ) -> Errno {
         // SAFETY: the arrays end with a null and point to strings that end with a NUL and are
         // borrowed from `self`.
         unsafe { libc::execve(self.path.as_ptr(), words.as_ptr(), environment.as_ptr()) };
@@ -244,6 +249,6 @@ fn terminated(text: &OsStr) -> Result<CString, AttachError> {
         .map_err(|error| AttachError::system("cannot pass a NUL to a program", error))
 }
 
-fn pointers(strings: &[CString]) -> Vec<*const i8> {
+fn pointers(strings: &[CString]) -> Vec<*const c_char> {
     strings.iter().map(|string| string.as_ptr()).chain([ptr::null()]).collect()
 }

@@ -6,6 +6,7 @@ use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 
+use crate::arch;
 use object::LittleEndian as LE;
 use object::elf::{self, Dyn64, FileHeader64, ProgramHeader64, SectionHeader64};
 use object::pod::{Pod, from_bytes, slice_from_bytes};
@@ -32,7 +33,7 @@ pub enum ElfKind {
     Bits32,
     /// The file is a 64-bit ELF file for another machine (`e_machine`).
     Foreign(u16),
-    /// The file is an x86-64 program.
+    /// The file is a program for this machine.
     Program {
         /// The path of the loader (`PT_INTERP`); `None` in a static program.
         interpreter: Option<Vec<u8>>,
@@ -63,7 +64,7 @@ pub fn inspect(file: &File) -> io::Result<ElfKind> {
     if ident[5] != elf::ELFDATA2LSB.0 {
         return Ok(ElfKind::Foreign(header.e_machine.get(LE).0.swap_bytes()));
     }
-    if header.e_machine.get(LE) != elf::EM_X86_64 {
+    if header.e_machine.get(LE) != elf::Machine(arch::ELF_MACHINE as u16) {
         return Ok(ElfKind::Foreign(header.e_machine.get(LE).0));
     }
     if ident[4] != elf::ELFCLASS64.0 || ![elf::ET_EXEC, elf::ET_DYN].contains(&header.e_type.get(LE)) {

@@ -19,6 +19,7 @@ use nix::unistd::{AccessFlags, eaccess, getegid, geteuid};
 use self::elf::ElfKind;
 use super::error::AttachError;
 use super::quote;
+use crate::arch::MACHINE;
 
 /// Maximum depth of scripts that interpret scripts, as in the kernel.
 const MAX_SCRIPTS: usize = 5;
@@ -198,11 +199,11 @@ fn check_binary(path: &Path, metadata: &Metadata, image: ElfKind, found: &mut Fi
     let refuse = |obstacle: String| Err(AttachError::NotPreloadable { name: quote::name(path), obstacle });
     let (interpreter, go, needed) = match image {
         ElfKind::Bits32 => {
-            return refuse("is a 32-bit program, and sigtop's agent is x86-64: build it for x86-64".into());
+            return refuse(format!("is a 32-bit program, and sigtop's agent is {MACHINE}: build it for {MACHINE}"));
         }
         ElfKind::Foreign(machine) => {
             return refuse(format!(
-                "is a program for {}, and sigtop's agent is x86-64: build it for x86-64",
+                "is a program for {}, and sigtop's agent is {MACHINE}: build it for {MACHINE}",
                 machine_name(machine)
             ));
         }
@@ -290,6 +291,7 @@ fn machine_name(machine: u16) -> String {
         20 | 21 => "PowerPC",
         22 => "S/390",
         40 => "ARM",
+        62 => "x86-64",
         183 => "AArch64",
         243 => "RISC-V",
         258 => "LoongArch",

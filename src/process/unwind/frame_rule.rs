@@ -1,6 +1,6 @@
 //! The rule of a frame: where its caller's values are.
 
-use crate::arch::{CALLEE_SAVED, FRAME_POINTER};
+use crate::arch::{CALLEE_SAVED, FRAME_POINTER, LINK_REGISTER, PUSHED_BY_CALL};
 
 /// The computation of a value of the caller from the registers and the stack of a frame. CFA is the
 /// canonical frame address, which is the caller's stack pointer.
@@ -34,6 +34,12 @@ pub(crate) enum CallerValue {
 const _: () = assert!(size_of::<CallerValue>() == 8);
 
 impl CallerValue {
+    /// The return address of a function that has saved nothing.
+    pub(crate) const AFTER_CALL: CallerValue = match LINK_REGISTER {
+        None => CallerValue::AtCfa(-(PUSHED_BY_CALL as i32)),
+        Some(register) => CallerValue::Register(register as u8, 0),
+    };
+
     /// Returns the address of the word that the value is read from, if it is one and the registers
     /// that lead there are known.
     #[inline(always)]
@@ -79,6 +85,23 @@ pub(crate) struct FrameRule {
     pub(crate) return_address: CallerValue,
     /// The registers of [`CALLEE_SAVED`].
     pub(crate) saved: [CallerValue; CALLEE_SAVED.len()],
+}
+
+/// Returns the canonical frame address of a frame in terms of its frame pointer, if the pointer leads
+/// to its record: the caller's frame pointer and the return address. For a frame whose stack pointer
+/// is not known.
+pub(crate) fn cfa_by_record(
+    cfa: CallerValue,
+    frame_pointer: CallerValue,
+    return_address: CallerValue,
+) -> Option<CallerValue> {
+    match (cfa, frame_pointer, return_address) {
+        (CallerValue::Register(base, _), ..) if usize::from(base) == FRAME_POINTER => Some(cfa),
+        (CallerValue::Register(..), CallerValue::AtCfa(record), CallerValue::AtCfa(at)) if at - record == 8 => {
+            Some(CallerValue::Register(FRAME_POINTER as u8, -record))
+        }
+        _ => None,
+    }
 }
 
 /// Returns whether a frame from `sp` to `cfa` has its caller's frame pointer again, although it is

@@ -8,6 +8,6 @@ pub(crate) mod table_row;
 #[cfg(feature = "viewer")]
 mod thread_registers;
 
-pub(crate) use frame_rule::{CallerValue, FrameRule, is_frame_pointer_restored, plus};
+pub(crate) use frame_rule::{CallerValue, FrameRule, cfa_by_record, is_frame_pointer_restored, plus};
 #[cfg(feature = "viewer")]
 pub(crate) use thread_registers::ThreadRegisters;

@@ -2,14 +2,16 @@
 
 use gimli::{
     CfaRule, Encoding, EndianSlice, Expression, Format, LittleEndian, Operation, Register, RegisterRule,
-    UnwindContextStorage, UnwindExpression, UnwindSection, UnwindTableRow,
+    UnwindContextStorage, UnwindExpression, UnwindSection, UnwindTableRow, Vendor,
 };
 
 use super::frame_rule::{CallerValue, FrameRule};
-use crate::arch::{CALLEE_SAVED, EH_RETURN_DATA, PROGRAM_COUNTER};
+use crate::arch::{CALLEE_SAVED, EH_RETURN_DATA, LINK_REGISTER, PROGRAM_COUNTER};
 
 /// DWARF number of the instruction pointer, in the type that [`DwarfOp`] uses.
 const PROGRAM_COUNTER_NUMBER: u8 = PROGRAM_COUNTER as u8;
+/// Whose instructions the tables may have besides the common ones.
+pub(crate) const VENDOR: Vendor = if LINK_REGISTER.is_some() { Vendor::AArch64 } else { Vendor::Default };
 /// The way in which expressions of unwind tables encode addresses.
 pub(crate) const ENCODING: Encoding = Encoding { format: Format::Dwarf32, version: 4, address_size: 8 };
 
@@ -43,9 +45,11 @@ where
         RegisterRule::ValExpression(expression) => keep(bytes_of(&expression)?).map(CallerValue::Expression),
         _ => None,
     };
-    let mut return_address = match row.register(return_register) {
-        None => CallerValue::Undefined,
-        Some(rule) => value(rule)?,
+    let mut return_address = match (row.register(return_register), LINK_REGISTER) {
+        (None, None) => CallerValue::Undefined,
+        // Where calls leave it, it is as long as nothing else is said.
+        (None | Some(RegisterRule::SameValue), Some(_)) => CallerValue::AFTER_CALL,
+        (Some(rule), _) => value(rule)?,
     };
     let mut saved = [CallerValue::Same; CALLEE_SAVED.len()];
     if return_address == CallerValue::Undefined {

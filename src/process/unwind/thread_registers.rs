@@ -9,6 +9,8 @@ use crate::arch::{CONTEXT_WORDS, PROGRAM_COUNTER, REGISTERS, STACK_POINTER};
 pub(crate) struct ThreadRegisters {
     /// The address of the next instruction.
     pub(crate) ip: u64,
+    /// Whether the stack pointer may be higher than is known.
+    pub(crate) is_stack_bound: bool,
     /// The general registers, by DWARF number.
     values: [u64; PROGRAM_COUNTER],
     /// The registers that are known: bit n is DWARF number n.
@@ -35,8 +37,8 @@ impl ThreadRegisters {
         registers
     }
 
-    /// Reads the registers of interrupted code from the `ucontext` at this address, where the stack
-    /// pointer is when a handler has returned. `word` reads the stack.
+    /// Reads the registers of interrupted code from the `ucontext` at this address. `word` reads the
+    /// stack.
     pub(crate) fn read_context(context: u64, word: impl Fn(u64) -> Option<u64>) -> Option<ThreadRegisters> {
         let mut values = [0; REGISTERS];
         for (value, index) in values.iter_mut().zip(CONTEXT_WORDS) {

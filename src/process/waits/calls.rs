@@ -4,6 +4,7 @@
 use alloc::vec::Vec;
 
 use super::reason::WaitReason;
+use crate::arch::recorded_call;
 use crate::wire::{BlockingCall, parse_number};
 
 /// Whether the first argument of a call is the descriptor that it waits for.
@@ -15,7 +16,8 @@ enum FirstArgument {
 
 use FirstArgument::{Descriptor, Else};
 
-/// The system calls of x86-64 that block, by their numbers. Others are [`WaitReason::Other`].
+/// The system calls that block, by their numbers on x86-64, which messages and recordings of all
+/// processors have. Others are [`WaitReason::Other`].
 const CALLS: &[(u32, &str, WaitReason, FirstArgument)] = &[
     (0, "read", WaitReason::Read, Descriptor),
     (1, "write", WaitReason::Write, Descriptor),
@@ -171,7 +173,8 @@ impl BlockingCall {
         if number == b"-1" {
             return Some(BlockingCall::default());
         }
-        let mut call = BlockingCall { number: Some(parse_number(number, 10)?.try_into().ok()?), arguments: [0; 3] };
+        let number = recorded_call(parse_number(number, 10)?.try_into().ok()?);
+        let mut call = BlockingCall { number: Some(number), arguments: [0; 3] };
         for argument in &mut call.arguments {
             *argument = parse_number(words.next()?.strip_prefix(b"0x")?, 16)?;
         }

@@ -9,6 +9,8 @@ use object::read::elf::{CompressionHeader as _, FileHeader as _, SectionHeader a
 use object::read::{CompressedData, CompressionFormat, ReadCache, ReadRef};
 use object::{LittleEndian as LE, elf};
 
+use crate::process::unwind::table_row::VENDOR;
+
 /// Maximum size of a section, also when it is decompressed, in bytes.
 const MAX_SIZE: u64 = 64 << 20;
 /// Maximum number of functions in an index, which then takes 12 MiB.
@@ -77,6 +79,7 @@ impl FrameSection {
     /// Returns the section as `.eh_frame`.
     pub(super) fn loaded(&self) -> EhFrame<TableBytes<'_>> {
         let mut section = EhFrame::new(&self.bytes, LittleEndian);
+        section.set_vendor(VENDOR);
         section.set_address_size(8);
         section
     }
@@ -84,6 +87,7 @@ impl FrameSection {
     /// Returns the section as `.debug_frame`.
     pub(super) fn debug(&self) -> DebugFrame<TableBytes<'_>> {
         let mut section = DebugFrame::new(&self.bytes, LittleEndian);
+        section.set_vendor(VENDOR);
         section.set_address_size(8);
         section
     }

@@ -4,7 +4,7 @@
 //!
 //! 1. the code to which signal handlers return: the registers are in the `ucontext` above it;
 //! 2. the unwind tables of its image, `.eh_frame` and then `.debug_frame` ([`tables`]);
-//! 3. the code itself: the way to its next `ret` ([`arch`]). Assembly and C libraries without
+//! 3. the code itself: the way to its next `ret` ([`code_path`]). Assembly and C libraries without
 //!    tables are unwound so;
 //! 4. a return address on top of the stack, if a call precedes it;
 //! 5. the frame pointer. Compilers that make code at run time keep one. If it is zero, the frame is
@@ -23,6 +23,7 @@
 //! the oracle of tests.
 
 mod arch;
+mod code_path;
 mod expressions;
 mod frame_section;
 mod header_table;
@@ -40,12 +41,12 @@ use super::maps::ProcessMaps;
 use super::ptrace::read_memory;
 use super::stack_copy::StackCopy;
 use crate::arch::{
-    CallBefore, FRAME_POINTER, FrameSize, LONGEST_CALL, SIGNAL_RETURN_LENGTH, STACK_POINTER, call_before, caller_of,
-    direct_caller_of, is_signal_return,
+    CONTEXT_AT_RETURN, CallBefore, FRAME_POINTER, FrameSize, LONGEST_CALL, PUSHED_BY_CALL, RECORD_ENDS_FRAME,
+    SIGNAL_RETURN_LENGTH, STACK_POINTER, call_before, caller_of, direct_caller_of, is_signal_return, strip_signature,
 };
 use crate::process::unwind::{FrameRule, ThreadRegisters};
 use crate::wire::{FRAMES_LEFT_OUT, FrameAddress, MAX_FRAMES};
-use arch::{CodePath, MAX_INSTRUCTIONS, MAX_INSTRUCTIONS_ONCE};
+use code_path::{CodePath, MAX_INSTRUCTIONS, MAX_INSTRUCTIONS_ONCE};
 pub(crate) use modules::ProcessModule;
 use modules::{ModuleCode, ProcessCode};
 use step::{NoValue, Stepped};
@@ -196,15 +197,19 @@ impl ProcessUnwinder {
                 Some(CodeRule::SignalReturn) => {
                     self.crossed_signal = true;
                     let sp = registers.get(STACK_POINTER);
-                    let Some(interrupted) =
-                        sp.and_then(|sp| ThreadRegisters::read_context(sp, |address| stack.word(address)))
-                    else {
+                    let Some(interrupted) = sp.and_then(|sp| {
+                        ThreadRegisters::read_context(sp + CONTEXT_AT_RETURN, |address| stack.word(address))
+                    }) else {
                         return self.missing_stack(sp.unwrap_or(0), stack);
                     };
                     registers = interrupted;
                     address = FrameAddress::Instruction(registers.ip);
                     continue;
                 }
+                Some(CodeRule::Rule { rule, .. }) if registers.is_stack_bound => match rule.with_cfa_by_record() {
+                    Some(rule) => rule.apply(&registers, stack, &self.reader.expressions),
+                    None => by_frame_pointer(&registers, stack),
+                },
                 Some(CodeRule::Rule { rule, function }) => self.apply(rule, function, address, &registers, stack),
                 Some(CodeRule::Entry | CodeRule::LastCode) => Stepped::Root,
                 Some(CodeRule::Broken) => Stepped::Failed(NoValue::Lost),
@@ -219,7 +224,7 @@ impl ProcessUnwinder {
             let caller = match stepped {
                 Stepped::Root => return WalkEnd::Root,
                 Stepped::Failed(NoValue::NoStack(address)) => return self.missing_stack(address, stack),
-                Stepped::Caller(caller) if caller.get(STACK_POINTER) > registers.get(STACK_POINTER) => caller,
+                Stepped::Caller(caller) if is_above(&caller, &registers, !is_return) => caller,
                 _ => return WalkEnd::Truncated,
             };
             registers = caller;
@@ -320,7 +325,7 @@ impl ProcessUnwinder {
         }
         let bias = image.bias;
         let mut read = |address: u64, buffer: &mut [u8]| image.read(address.wrapping_sub(bias), buffer);
-        arch::frame_size_from_start(&mut read, function, ip)
+        code_path::frame_size_from_start(&mut read, function, ip)
     }
 
     /// Returns how a walk ends that needs a word which was not copied. The map may be older than
@@ -428,13 +433,13 @@ impl ProcessUnwinder {
         let this = std::cell::RefCell::new(self);
         let mut read = |address: u64, buffer: &mut [u8]| this.borrow_mut().read_code(address, buffer);
         let mut accept = |rule: &FrameRule| this.borrow_mut().call_behind(rule, registers, stack).is_some();
-        arch::rule_from_return(&mut read, ip, limit, &mut accept)
+        code_path::rule_from_return(&mut read, ip, limit, &mut accept)
     }
 
     /// Returns the call behind which a rule leads, or by which a signal handler was called.
     fn call_behind(&mut self, rule: &FrameRule, registers: &ThreadRegisters, stack: &StackCopy) -> Option<CallBefore> {
         let Stepped::Caller(caller) = rule.apply(registers, stack, &self.reader.expressions) else { return None };
-        if caller.get(STACK_POINTER) <= registers.get(STACK_POINTER) || !self.code.is_executable(caller.ip - 1) {
+        if !is_above(&caller, registers, true) || !self.code.is_executable(caller.ip - 1) {
             return None;
         }
         self.call_before(caller.ip).or_else(|| {
@@ -458,6 +463,13 @@ impl ProcessUnwinder {
             None => read_memory(self.pid, address, buffer),
         }
     }
+}
+
+/// Returns whether a caller's stack pointer is above that of its callee. A leaf, which calls nothing,
+/// may have put nothing on the stack where calls do not do so.
+fn is_above(caller: &ThreadRegisters, callee: &ThreadRegisters, is_leaf: bool) -> bool {
+    let (above, below) = (caller.get(STACK_POINTER), callee.get(STACK_POINTER));
+    above > below || PUSHED_BY_CALL == 0 && is_leaf && above == below
 }
 
 /// Returns a rule for each place where the canonical frame address of a frame of this size may be.
@@ -491,8 +503,9 @@ fn by_frame_pointer(registers: &ThreadRegisters, stack: &StackCopy) -> Stepped {
     if ip == 0 {
         return Stepped::Root;
     }
-    let mut caller = ThreadRegisters::new(ip);
+    let mut caller = ThreadRegisters::new(strip_signature(ip));
     caller.set(STACK_POINTER, pointer.wrapping_add(16));
+    caller.is_stack_bound = !RECORD_ENDS_FRAME;
     caller.set(FRAME_POINTER, next);
     Stepped::Caller(caller)
 }

@@ -2,16 +2,17 @@
 
 use super::expressions::Expressions;
 use super::step::{NoValue, Stepped};
-use crate::arch::{CALLEE_SAVED, FRAME_POINTER, RED_ZONE, STACK_POINTER};
+use crate::arch::{CALLEE_SAVED, FRAME_POINTER, PUSHED_BY_CALL, RED_ZONE, STACK_POINTER, strip_signature};
 use crate::process::unwind::ThreadRegisters;
-use crate::process::unwind::{CallerValue, FrameRule, is_frame_pointer_restored, plus};
+use crate::process::unwind::{CallerValue, FrameRule, cfa_by_record, is_frame_pointer_restored, plus};
 use crate::sampler::stack_copy::StackCopy;
 
 impl FrameRule {
-    /// The rule of a function that has pushed nothing: its return address is on top of the stack.
+    /// The rule of a function that has pushed nothing: its return address is where the call has left
+    /// it.
     pub(super) const JUST_CALLED: FrameRule = FrameRule {
-        cfa: CallerValue::Register(STACK_POINTER as u8, 8),
-        return_address: CallerValue::AtCfa(-8),
+        cfa: CallerValue::Register(STACK_POINTER as u8, PUSHED_BY_CALL as i32),
+        return_address: CallerValue::AFTER_CALL,
         saved: [CallerValue::Same; CALLEE_SAVED.len()],
     };
 
@@ -27,7 +28,7 @@ impl FrameRule {
         };
         let return_address = match frame.value(self.return_address, None, cfa) {
             Ok(0) => return Stepped::Root,
-            Ok(address) => address,
+            Ok(address) => strip_signature(address),
             Err(why) => return Stepped::Failed(why),
         };
         let mut caller = ThreadRegisters::new(return_address);
@@ -50,6 +51,13 @@ impl FrameRule {
             }
         }
         Stepped::Caller(caller)
+    }
+
+    /// Returns the rule for a frame whose frame pointer is known and whose stack pointer is not.
+    pub(super) fn with_cfa_by_record(self) -> Option<FrameRule> {
+        let place = CALLEE_SAVED.iter().position(|&register| register == FRAME_POINTER)?;
+        let cfa = cfa_by_record(self.cfa, self.saved[place], self.return_address)?;
+        Some(FrameRule { cfa, ..self })
     }
 
     /// Returns the rule with its canonical frame address at a distance from the stack pointer.

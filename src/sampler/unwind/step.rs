@@ -15,6 +15,7 @@ pub(super) enum NoValue {
 
 /// Result of applying a rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(clippy::large_enum_variant, reason = "most are of the largest kind, and registers are many on some processors")]
 pub(super) enum Stepped {
     /// The registers of the caller. Registers that a function need not restore are unknown.
     Caller(ThreadRegisters),

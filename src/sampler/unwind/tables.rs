@@ -75,6 +75,7 @@ impl ImageTables {
 impl TableReader {
     fn compile_entry(&mut self, entry: &EntryBytes, address: u64) -> TableLookup {
         let mut section = EhFrame::new(&entry.bytes, LittleEndian);
+        section.set_vendor(table_row::VENDOR);
         section.set_address_size(8);
         let bases = BaseAddresses::default().set_eh_frame(entry.address);
         self.compile(&section, &bases, gimli::EhFrameOffset(entry.entry), address)

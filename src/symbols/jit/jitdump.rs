@@ -24,7 +24,7 @@ pub(super) fn check_head(head: &[u8], pid: u32) -> Option<usize> {
     let size = u32_at(head, 8)? as usize;
     let is_ours = u32_at(head, 0)? == MAGIC
         && u32_at(head, 4)? == 1
-        && u32_at(head, 12)? == u32::from(object::elf::EM_X86_64.0)
+        && u32_at(head, 12)? == crate::arch::ELF_MACHINE
         && u32_at(head, 20)? == pid;
     (is_ours && (FILE_HEAD..MAX_RECORD_BYTES).contains(&size)).then_some(size)
 }
