@@ -9,8 +9,12 @@
 mod aarch64;
 #[cfg(all(test, feature = "agent"))]
 mod builtins_tests;
+#[cfg(feature = "agent")]
+mod naked_functions;
 #[cfg(target_arch = "aarch64")]
 pub(crate) use aarch64::*;
+#[cfg(feature = "agent")]
+pub(crate) use naked_functions::*;
 #[cfg(target_arch = "x86_64")]
 mod x86_64;
 #[cfg(target_arch = "x86_64")]

@@ -4,7 +4,6 @@
 //! function, [`source`] reads source files, and [`explain`] says why a file has no better names.
 
 pub mod assembly;
-mod assembly_aarch64;
 mod awaited_files;
 mod budget;
 #[cfg(test)]
@@ -17,6 +16,7 @@ mod debug_packages;
 mod debuginfod;
 mod declaration;
 pub mod demangle;
+mod disassembly;
 pub mod download;
 mod dropped_code;
 mod dwarf;

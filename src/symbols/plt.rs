@@ -113,8 +113,8 @@ impl GotSlots {
         self.own.get(&slot).copied()
     }
 
-    /// Returns the stubs in the code of a section: their first address, the one past their last, and
-    /// the slot through which they jump.
+    /// Returns the stubs in the code of a section: their first address, the one past their last,
+    /// and the slot through which they jump.
     fn jumps(&self, machine: Machine, section: &Section, code: &[u8]) -> Vec<(u64, u64, u64)> {
         match machine {
             Machine::X86_64 => {
@@ -152,9 +152,9 @@ impl GotSlots {
     }
 }
 
-/// Returns the stubs of aarch64, as [`GotSlots::jumps`] does: `adrp x16, PAGE; ldr x17, [x16, #OFFSET];
-/// add x16, x16, #OFFSET; br x17`, with `bti c` before and a check of a signature between where the
-/// file has been linked for these.
+/// Returns the stubs of aarch64, as [`GotSlots::jumps`] does: `adrp x16, PAGE; ldr x17, [x16,
+/// #OFFSET]; add x16, x16, #OFFSET; br x17`, with `bti c` before and a check of a signature between
+/// where the file has been linked for these.
 fn aarch64_jumps(address: u64, code: &[u8]) -> Vec<(u64, u64, u64)> {
     const BTI_C: u32 = 0xd503_245f;
     /// `br x17` and `braa x17, x16`.
@@ -188,7 +188,7 @@ mod tests {
 
     #[test]
     fn stubs_of_aarch64_name_their_slot() {
-        // adrp x16, 20000; ldr x17, [x16, #8]; add x16, x16, #8; br x17: at 10620, as GNU ld writes it.
+        // adrp x16, 20000; ldr x17, [x16, #8]; add x16, x16, #8; br x17, as GNU ld writes it.
         let stub = [0x9000_0090u32, 0xf940_0611, 0x9100_2210, 0xd61f_0220];
         let code = |words: &[u32]| words.iter().flat_map(|word| word.to_le_bytes()).collect::<Vec<u8>>();
         assert_eq!(aarch64_jumps(0x10620, &code(&stub)), [(0x10620, 0x10630, 0x20008)]);

@@ -20,6 +20,7 @@ use super::assembly::{self, Code, LineState, Target};
 use super::awaited_files::AwaitedFiles;
 use super::budget::MAX_STACK_BYTES;
 use super::demangle::Demangler;
+use super::disassembly;
 use super::download::DebuginfodClient;
 use super::dwarf;
 use super::error::{Error, catch_panic};
@@ -267,7 +268,7 @@ impl ModuleSymbols {
                 imported.or_else(|| function(slots.address(slot)?))
             }
         };
-        let instructions = assembly::disassemble(elf.machine, &bytes, from, called);
+        let instructions = disassembly::disassemble(elf.machine, &bytes, from, called);
         Ok(Code {
             module: *module,
             path: sanitize(&file.path.to_string_lossy()).into(),

@@ -31,7 +31,7 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("arch", &[]),
     ("process", &["arch", "wire"]),
     ("agent", &["arch", "process", "wire::gperftools", "wire"]),
-    ("attach", &["process", "wire"]),
+    ("attach", &["arch", "process", "wire"]),
     ("sampler", &["arch", "process", "attach", "wire"]),
     ("link", &["wire::varint", "wire"]),
     ("profile", &["keyword", "process", "wire::varint", "wire"]),

@@ -41,8 +41,8 @@ pub(crate) fn landing_pad(
     return_at: u64,
     word: &mut dyn FnMut(u64) -> Option<u64>,
 ) -> Option<Caller> {
-    // The last instructions: only the landing pad's address is left to be taken from the stack. With
-    // a link register nothing is left there, and their rules name no word.
+    // The last instructions: only the landing pad's address is left to be taken from the stack.
+    // With a link register nothing is left there, and their rules name no word.
     let is_based = |register: u8| usize::from(register) == FRAME_POINTER || LINK_REGISTER.is_some();
     if !matches!(rule.cfa, CallerValue::Register(register, _) if is_based(register)) {
         return Some(Caller::at_landing_pad(word(return_at)?, cfa, bp));

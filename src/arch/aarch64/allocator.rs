@@ -1,31 +1,7 @@
 //! Naked functions that stand in for those of an allocator: a few instructions, then a jump to the
 //! real function with every argument unchanged.
 
-/// Multiplier of the hash of thread pointers and of addresses: its product's bits from 32 on are
-/// used.
-pub(crate) const HASH_MULTIPLIER: u64 = 0x61c8_8647;
-/// Bit of a [`SlowCall::code`]: the bytes of the call were not subtracted yet.
-pub(crate) const NOT_COUNTED: usize = 1 << 16;
-
-/// A call that is not passed on by a jump, as `allocating_function!` keeps it on the stack.
-#[repr(C)]
-pub(crate) struct SlowCall {
-    /// The caller's registers by DWARF number: the callee-saved ones, the stack pointer, and the
-    /// address that the call returns to.
-    pub(crate) registers: [u64; super::REGISTERS],
-    /// The arguments of the call.
-    pub(crate) arguments: [usize; 6],
-    /// The code of the function, and [`NOT_COUNTED`].
-    pub(crate) code: usize,
-    /// The result of `before`.
-    pub(crate) token: usize,
-    /// The result of the real function.
-    pub(crate) result: usize,
-    /// Address of the real function.
-    pub(crate) real: usize,
-}
-
-const _: () = assert!(size_of::<SlowCall>() == 344);
+const _: () = assert!(size_of::<crate::arch::SlowCall>() == 344);
 
 /// Assembly that loads the multiplier of hashes into `$register`.
 macro_rules! load_multiplier {

@@ -68,8 +68,8 @@ const BLOCKING: [(u32, u32); 64] = [
     (449, 449), // futex_waitv
 ];
 
-/// Returns the number by which messages and recordings name a system call that blocks: its number on
-/// x86-64. Others have no number there.
+/// Returns the number by which messages and recordings name a system call that blocks: its number
+/// on x86-64. Others have no number there.
 pub(crate) fn recorded_call(number: u32) -> u32 {
     BLOCKING.binary_search_by_key(&number, |row| row.0).map_or(u32::MAX, |row| BLOCKING[row].1)
 }

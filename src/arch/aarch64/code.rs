@@ -7,7 +7,7 @@ use super::machine_code::{INSTRUCTION, branch_offset, is_indirect_call};
 /// constants, and for zero elsewhere.
 pub(crate) const SP: usize = 31;
 
-/// What an instruction does.
+/// The effect of an instruction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Operation {
     /// A register becomes another one plus a constant; 31 is the stack pointer in both.
@@ -20,17 +20,17 @@ pub(crate) enum Operation {
     Align { from: usize, mask: i64 },
     /// Registers that it does not restore are changed.
     Change([Option<usize>; 2]),
-    /// To a function and back.
+    /// Control goes to a function and back.
     Call,
-    /// To an address, so many bytes from the instruction.
+    /// Control goes to an address, so many bytes from the instruction.
     Jump(i64),
-    /// To an address or to the next instruction.
+    /// Control goes to an address or to the next instruction.
     Branch(i64),
-    /// To the caller.
+    /// Control goes to the caller.
     Return,
-    /// To an address that is not known.
+    /// Control goes to an address that is not known.
     Elsewhere,
-    /// Nowhere: the program ends.
+    /// The program ends.
     End,
 }
 

@@ -81,15 +81,6 @@ macro_rules! call_before_or {
 }
 pub(crate) use call_before_or;
 
-/// A function and its argument, in the two registers in which a function returns two words.
-#[repr(C)]
-pub(crate) struct Continuation {
-    /// Address of the function.
-    pub(crate) function: usize,
-    /// Its only argument.
-    pub(crate) argument: usize,
-}
-
 /// The body of a naked function of one argument that calls `$before` with it and jumps to the
 /// [`Continuation`] that `$before` returns.
 macro_rules! call_then_continue {

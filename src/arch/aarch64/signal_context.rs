@@ -14,8 +14,8 @@ pub(crate) fn is_signal_return(code: &[u8]) -> bool {
 /// alternate stack of which `bytes` are a copy from `low` on; `None` if it shows no such signal.
 ///
 /// The kernel writes the bounds of the alternate stack into each `ucontext`. A `ucontext` is
-/// recognized by bounds that contain the start of the copy, small flags, no link and no flags of its
-/// own. It takes one comparison a word for all other words.
+/// recognized by bounds that contain the start of the copy, small flags, no link and no flags of
+/// its own. It takes one comparison a word for all other words.
 pub(crate) fn interrupted_stack(low: u64, bytes: &[u8]) -> Option<u64> {
     /// Words of a `ucontext` from the alternate stack's start on.
     const START: usize = 0;

@@ -8,6 +8,10 @@ pub(crate) fn recorded_call(number: u32) -> u32 {
 /// System calls that younger processors do not have.
 #[cfg(feature = "viewer")]
 pub(crate) mod old_calls {
-    pub(crate) use libc::{SYS_access as ACCESS, SYS_epoll_wait as EPOLL_WAIT, SYS_lstat as LSTAT};
-    pub(crate) use libc::{SYS_open as OPEN, SYS_readlink as READLINK, SYS_stat as STAT};
+    pub(crate) const OPEN: i64 = libc::SYS_open;
+    pub(crate) const STAT: i64 = libc::SYS_stat;
+    pub(crate) const LSTAT: i64 = libc::SYS_lstat;
+    pub(crate) const ACCESS: i64 = libc::SYS_access;
+    pub(crate) const READLINK: i64 = libc::SYS_readlink;
+    pub(crate) const EPOLL_WAIT: i64 = libc::SYS_epoll_wait;
 }

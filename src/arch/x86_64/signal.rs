@@ -5,9 +5,6 @@ use core::arch::asm;
 
 use super::context::{FRAME_SIGINFO, FRAME_UCONTEXT};
 
-/// The flag of an action that names its restorer (`SA_RESTORER`).
-pub(crate) const SA_RESTORER: u64 = 0x0400_0000;
-
 core::arch::global_asm!(
     // Returns from a handler. Unwinders recognize it by these very bytes, and by the instruction
     // before it.
@@ -40,10 +37,6 @@ pub(crate) fn sigreturn_address() -> u64 {
     sigtop_restorer as *const () as u64 + LENGTH
 }
 
-/// The word below a handler's return address is its own address, changed by this value. So
-/// [`is_handler_frame`] can find a running handler on the stack.
-pub(crate) const HANDLER_MARK: u64 = 0x7369_6774_6f70_5e7f;
-
 /// Defines a signal handler `$name` that calls `$body` with its arguments. While `$body` runs, a
 /// mark lies below the handler's return address (see [`HANDLER_MARK`]).
 macro_rules! signal_handler {
@@ -71,16 +64,6 @@ macro_rules! signal_handler {
 }
 pub(crate) use signal_handler;
 
-/// Returns whether the word at this address is the mark of a running [`signal_handler!`].
-///
-/// # Safety
-/// The word must be readable.
-#[inline(always)]
-pub(crate) unsafe fn is_handler_frame(address: usize) -> bool {
-    // SAFETY: the caller guarantees it.
-    unsafe { (address as *const u64).read_volatile() == address as u64 ^ HANDLER_MARK }
-}
-
 /// Returns from the handler whose mark lies at this address. No frame in between is unwound.
 ///
 /// # Safety
@@ -92,15 +75,6 @@ pub(crate) unsafe fn return_from_handler(mark: usize) -> ! {
         (mark as *mut u64).write_volatile(0);
         asm!("mov rsp, {}", "ret", in(reg) mark + 8, options(noreturn));
     }
-}
-
-/// A signal handler to enter. A `handler` of 0 means that none is entered.
-#[repr(C)]
-pub(crate) struct HandlerEntry {
-    /// Address of the handler.
-    pub(crate) handler: usize,
-    /// Address of its signal frame.
-    pub(crate) frame: usize,
 }
 
 /// Defines a signal handler `$name` that asks `$find_entry(signal, siginfo, ucontext, frame)` for a

@@ -87,9 +87,9 @@ pub(crate) struct FrameRule {
     pub(crate) saved: [CallerValue; CALLEE_SAVED.len()],
 }
 
-/// Returns the canonical frame address of a frame in terms of its frame pointer, if the pointer leads
-/// to its record: the caller's frame pointer and the return address. For a frame whose stack pointer
-/// is not known.
+/// Returns the canonical frame address of a frame in terms of its frame pointer, if the pointer
+/// leads to its record: the caller's frame pointer and the return address. For a frame whose stack
+/// pointer is not known.
 pub(crate) fn cfa_by_record(
     cfa: CallerValue,
     frame_pointer: CallerValue,

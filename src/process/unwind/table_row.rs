@@ -10,7 +10,7 @@ use crate::arch::{CALLEE_SAVED, EH_RETURN_DATA, LINK_REGISTER, PROGRAM_COUNTER};
 
 /// DWARF number of the instruction pointer, in the type that [`DwarfOp`] uses.
 const PROGRAM_COUNTER_NUMBER: u8 = PROGRAM_COUNTER as u8;
-/// Whose instructions the tables may have besides the common ones.
+/// The vendor whose instructions the tables may have besides the common ones.
 pub(crate) const VENDOR: Vendor = if LINK_REGISTER.is_some() { Vendor::AArch64 } else { Vendor::Default };
 /// The way in which expressions of unwind tables encode addresses.
 pub(crate) const ENCODING: Encoding = Encoding { format: Format::Dwarf32, version: 4, address_size: 8 };

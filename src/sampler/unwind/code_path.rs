@@ -130,22 +130,22 @@ impl PathState {
     }
 }
 
-/// Where control goes after an instruction.
+/// The place to which control goes after an instruction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Flow {
-    /// To the next instruction.
+    /// It goes to the next instruction.
     Next,
-    /// To a function, and then to the next instruction.
+    /// It goes to a function, and then to the next instruction.
     Call,
-    /// To this address.
+    /// It goes to this address.
     Jump(u64),
-    /// To this address or to the next instruction.
+    /// It goes to this address or to the next instruction.
     Branch(u64),
-    /// To the caller, with so many bytes removed from the stack besides the return address.
+    /// It goes to the caller, with so many bytes removed from the stack besides the return address.
     Return(i32),
-    /// To an address that is not known.
+    /// It goes to an address that is not known.
     Elsewhere,
-    /// Nowhere: the program ends.
+    /// The program ends.
     End,
 }
 

@@ -465,8 +465,8 @@ impl ProcessUnwinder {
     }
 }
 
-/// Returns whether a caller's stack pointer is above that of its callee. A leaf, which calls nothing,
-/// may have put nothing on the stack where calls do not do so.
+/// Returns whether a caller's stack pointer is above that of its callee. A leaf, which calls
+/// nothing, may have put nothing on the stack where calls do not do so.
 fn is_above(caller: &ThreadRegisters, callee: &ThreadRegisters, is_leaf: bool) -> bool {
     let (above, below) = (caller.get(STACK_POINTER), callee.get(STACK_POINTER));
     above > below || PUSHED_BY_CALL == 0 && is_leaf && above == below

@@ -8,8 +8,8 @@ use crate::process::unwind::{CallerValue, FrameRule, cfa_by_record, is_frame_poi
 use crate::sampler::stack_copy::StackCopy;
 
 impl FrameRule {
-    /// The rule of a function that has pushed nothing: its return address is where the call has left
-    /// it.
+    /// The rule of a function that has pushed nothing: its return address is where the call has
+    /// left it.
     pub(super) const JUST_CALLED: FrameRule = FrameRule {
         cfa: CallerValue::Register(STACK_POINTER as u8, PUSHED_BY_CALL as i32),
         return_address: CallerValue::AFTER_CALL,

@@ -3,7 +3,7 @@
 use yaxpeax_arch::{Arch, Decoder, U8Reader};
 use yaxpeax_arm::armv8::a64::{ARMv8, Opcode, Operand};
 
-use super::assembly::{Instruction, Target};
+use crate::symbols::assembly::{Instruction, Target};
 
 /// Length of every instruction in bytes.
 const LENGTH: u64 = 4;
@@ -17,7 +17,7 @@ pub(super) fn disassemble(bytes: &[u8], start: u64, name: impl Fn(Target) -> Opt
     let instruction = |(bytes, address): (&[u8], u64)| {
         let decoded = decoder.decode(&mut U8Reader::new(bytes));
         let Ok(decoded) = decoded else { return bad(address, bytes.len()) };
-        let branch = Branch::of(decoded.opcode);
+        let branch = BranchKind::of(decoded.opcode);
         let place = decoded.operands.iter().position(|operand| matches!(operand, Operand::PCOffset(_)));
         let target = place.map(|place| match decoded.operands[place] {
             Operand::PCOffset(offset) if decoded.opcode == Opcode::ADRP => {
@@ -38,30 +38,32 @@ pub(super) fn disassemble(bytes: &[u8], start: u64, name: impl Fn(Target) -> Opt
             }
             _ => decoded.to_string(),
         };
-        let jump = target.filter(|&target| branch == Some(Branch::Jump) && is_inside(target));
+        let jump = target.filter(|&target| branch == Some(BranchKind::Jump) && is_inside(target));
         Instruction { address, length: LENGTH as u8, text: text.into(), jump, place: None }
     };
     chunks.map(instruction).collect()
 }
 
-/// An instruction with the address of code in it.
+/// The kind of an instruction with the address of code in it.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Branch {
+enum BranchKind {
     Call,
     Jump,
 }
 
-impl Branch {
-    fn of(opcode: Opcode) -> Option<Branch> {
+impl BranchKind {
+    fn of(opcode: Opcode) -> Option<BranchKind> {
         match opcode {
-            Opcode::BL => Some(Branch::Call),
-            Opcode::B | Opcode::Bcc(_) | Opcode::CBZ | Opcode::CBNZ | Opcode::TBZ | Opcode::TBNZ => Some(Branch::Jump),
+            Opcode::BL => Some(BranchKind::Call),
+            Opcode::B | Opcode::Bcc(_) | Opcode::CBZ | Opcode::CBNZ | Opcode::TBZ | Opcode::TBNZ => {
+                Some(BranchKind::Jump)
+            }
             _ => None,
         }
     }
 }
 
-/// What cannot be decoded: an instruction that is not known, or what is left of one.
+/// Returns the instruction for bytes that cannot be decoded.
 fn bad(address: u64, length: usize) -> Instruction {
     Instruction { address, length: length as u8, text: "(bad)".into(), jump: None, place: None }
 }
