@@ -275,8 +275,8 @@ fn limits(manual: &mut Manual) {
     manual.section("LIMITS");
     manual.part("Programs");
     manual.text(
-        "The agent is preloaded into a program that is linked dynamically, for 64-bit x86, and without setuid bit or file \
-         capabilities. A static program is started without it and sampled from outside, also if another program \
+        "The agent is preloaded into a program that is linked dynamically, for the processor of sigtop itself (x86-64 or \
+         aarch64), and without setuid bit or file capabilities. A static program is started without it and sampled from outside, also if another program \
          starts it. So is every running process that does not carry the agent, if the kernel lets this user trace it: its own processes unless \
          kernel.yama.ptrace_scope forbids it, and with CAP_SYS_PTRACE all.",
     );
@@ -295,7 +295,8 @@ fn limits(manual: &mut Manual) {
          still, and with --engine ptrace, a helper process stops a running thread by ptrace(2), copies its registers and its \
          stack, and lets it run on, usually within 50 microseconds. A system call that would report EINTR for the stop is \
          made again; its timeout then begins anew. A large read or write that is under way may report a short count, as for a \
-         signal. Running threads of a process that a debugger traces are not sampled, and child processes that live shorter \
+         signal. On aarch64, which has been tried on emulated machines alone, no call is made again, and EINTR is reported where \
+         signal(7) names it. Running threads of a process that a debugger traces are not sampled, and child processes that live shorter \
          than a tenth of a second may be missed.",
     );
     manual.text(
