@@ -2,12 +2,14 @@
 
 pub mod args;
 mod batch;
+mod black_box;
 mod check;
 mod command_word;
 pub mod config;
 mod demo;
 mod demo_target;
 mod downloads;
+mod dump;
 mod env;
 mod failure;
 mod installed;
@@ -25,6 +27,7 @@ mod settings;
 mod stacks;
 mod start;
 mod symbols;
+mod trigger;
 mod view;
 mod watch;
 

@@ -7,6 +7,7 @@ mod harness;
 
 mod alloc;
 mod allocations;
+mod black_box;
 mod checked_calls;
 mod confined;
 mod containers;

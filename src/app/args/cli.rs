@@ -25,6 +25,7 @@ Examples:
   sigtop --clock wall -- ./app          profile wall-clock time, waiting included
   sigtop --batch -- ./app               no screen: print a table to stderr at the end
   sigtop record -o a.sigtop -- ./app    no screen: record to a file
+  sigtop record --keep 10m --when 'cpu>90%,5s' -o 'spike-%t.sigtop' --pid 4123    write a file around each spike
   sigtop view a.sigtop                  replay a recording
   sigtop view --diff-base a.sigtop b.sigtop    compare two recordings or saved profiles
   sigtop check --runs 10 -- ./old -- ./new    compare two builds; exit with 1 if the new one is slower
@@ -44,7 +45,7 @@ Keys, columns, config file: press ? on the screen, or see man sigtop.";
     args_conflicts_with_subcommands = true,
     override_usage = "sigtop [OPTIONS] -- COMMAND [ARGUMENTS]...\n       sigtop [OPTIONS] --pid PID|NAME\n       \
                       sigtop record [OPTIONS] -o FILE -- COMMAND [ARGUMENTS]...\n       \
-                      sigtop view [OPTIONS] FILE\n       sigtop report [OPTIONS] FILE...\n       \
+                      sigtop dump PID\n       sigtop view [OPTIONS] FILE\n       sigtop report [OPTIONS] FILE...\n       \
                       sigtop check [OPTIONS] BASE NEW\n       \
                       sigtop demo [OPTIONS]\n       sigtop env [--path|--libprofiler DIR|--header]\n       sigtop symbols [--json] [--debuginfod] PID|FILE|RECORDING",
     after_help = EXAMPLES
@@ -108,6 +109,12 @@ pub enum CliSubcommand {
         /// The shell.
         #[arg(value_name = "SHELL")]
         shell: Shell,
+    },
+    /// Ask a running `sigtop record --keep` for a file of the last minutes, and print its path
+    Dump {
+        /// The recorder, or the process that it records
+        #[arg(value_name = "PID")]
+        pid: u32,
     },
     /// Record samples to a file, without a screen
     Record(Box<RecordArgs>),
