@@ -15,6 +15,7 @@ mod crowds;
 mod debuggers;
 mod ending;
 mod exceptions;
+mod explain;
 mod external;
 mod external_changes;
 mod external_events;
