@@ -16,13 +16,15 @@
 //!        ▲                                      │ tally    answers to queries: top, callers, flame …  │
 //!        │ starts, preloads, finds, wakes       │    │                                                │
 //!        └───────────────────────────────────── │    ├──► tui    the screen                           │
+//!        └───────────────────────────────────── │    ├──► explain  sentences about an answer          │
 //!                     attach                    │    └──► pprof  reports, saved profiles, exports     │
 //!                                               │           └──► check  is a build slower than a base? │
 //!                                               └─────────────────────────────────────────────────────┘
 //! ```
 //!
 //! Each folder may import those before it in this list, and none behind it: [`wire`],
-//! `arch`, `process`, `agent` | [`attach`], [`sampler`], [`link`] | [`profile`], [`symbols`], [`tally`], [`pprof`], [`check`], [`session`], [`tui`], [`app`].
+//! `arch`, `process`, `agent` | [`attach`], [`sampler`], [`link`] | [`profile`], [`symbols`], [`tally`], [`pprof`], [`check`], [`session`], [`explain`], [`tui`],
+//! [`app`].
 //! The test `house` checks this, and that no folder has an import cycle.
 //!
 //! # Threads
@@ -101,6 +103,8 @@ pub mod app;
 pub mod attach;
 #[cfg(feature = "viewer")]
 pub mod check;
+#[cfg(feature = "viewer")]
+pub mod explain;
 #[cfg(feature = "viewer")]
 pub mod keyword;
 #[cfg(feature = "viewer")]

@@ -2,14 +2,18 @@
 
 pub mod args;
 mod batch;
+mod black_box;
 mod check;
 mod command_word;
 pub mod config;
 mod demo;
 mod demo_target;
 mod downloads;
+mod dump;
 mod env;
+mod explain;
 mod failure;
+mod gather;
 mod installed;
 mod jit_maps;
 mod leave;
@@ -25,6 +29,7 @@ mod settings;
 mod stacks;
 mod start;
 mod symbols;
+mod trigger;
 mod view;
 mod watch;
 

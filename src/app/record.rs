@@ -10,15 +10,14 @@ use std::time::{Duration, Instant};
 use crossbeam_channel::{Receiver, after, never, select};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
-use super::args::{RecordArgs, WatchArgs};
-use super::command_word::check_is_program;
+use super::args::RecordArgs;
+use super::black_box;
 use super::failure::{Failure, print_message};
 use super::leave::{give_up, leave_program};
 use super::progress::{self, ProgressLine, Stage};
 use super::save::{SaveError, SaveTarget};
 use super::settings::apply_config;
-use super::start::{Selection, attach_target, interrupt_channel, launch_target, select_processes, start_session};
-use crate::attach::launch::Stdio;
+use super::start::{interrupt_channel, prepare_target, start_session};
 use crate::profile::kernel_frames::KernelFrames;
 use crate::session::{Answer, Command, Facts, Notice, RecordingOptions, SavedFile, Session, TargetExit, WatchTarget};
 use crate::symbols::download::DownloadProgress;
@@ -37,24 +36,18 @@ const MAX_EXIT_WAIT: Duration = Duration::from_secs(2);
 
 /// Runs `sigtop record`.
 pub(super) fn run(record: &RecordArgs) -> Result<u8, Failure> {
-    let args = apply_config(record.watch())?;
-    if let Some(word) = args.command.first() {
-        check_is_program(word)?;
+    if record.is_black_box() {
+        return black_box::run(record);
     }
+    let args = apply_config(record.watch())?;
     let is_stream = record.output == Path::new("-");
     let (save, output) = match is_stream {
         true => SaveTarget::from_stream(claim_stdout()?, record.format),
         false => SaveTarget::from_path(&record.output, record.format)?,
     };
-    let recording = RecordingOptions { output, names: args.symbols || is_stream, keep: false };
-    let mut pending = if args.pid.is_empty() {
-        launch_target(&args, Stdio::Inherit)?
-    } else {
-        match select_processes(&WatchArgs { batch: true, ..args.clone() })? {
-            Selection::Processes(carriers) => attach_target(&args, carriers)?,
-            Selection::Quit(status) => return Ok(status),
-        }
-    };
+    let names = args.symbols || is_stream;
+    let recording = RecordingOptions { output, names, ..RecordingOptions::default() };
+    let mut pending = prepare_target(&args)?;
     pending.settings.answer_ns = PROGRESS_INTERVAL_NS;
     pending.settings.sample_times = save.needs_sample_times();
     // A recording keeps all frames, and takes the names of the kernel's along.

@@ -98,7 +98,7 @@ pub(super) fn finish(from: Box<dyn Read + Send>, name: &str, how: &ReplayOptions
     play_to_end(PlaybackSource::open(from).map_err(|error| error.to_string())?, name, how)
 }
 
-fn play_to_end(source: PlaybackSource, name: &str, how: &ReplayOptions) -> Result<FinishedSession, String> {
+pub(super) fn play_to_end(source: PlaybackSource, name: &str, how: &ReplayOptions) -> Result<FinishedSession, String> {
     let settings = playback_settings(&source, name, session_settings(&WatchArgs::default(), &[]));
     let sample_times = how.sample_times;
     // The session stops its own downloads when it ends.

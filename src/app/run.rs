@@ -13,7 +13,10 @@ use super::screen::uses_screen;
 use super::settings::apply_config;
 use crate::sampler::program;
 
-use super::{check, command_word, demo, demo_target, env, installed, overview, record, report, symbols, view, watch};
+use super::{
+    check, command_word, demo, demo_target, dump, env, explain, installed, overview, record, report, symbols, view,
+    watch,
+};
 
 /// Runs the program.
 pub fn run() -> ExitCode {
@@ -56,6 +59,8 @@ fn run_subcommand(cli: Cli) -> Result<u8, Failure> {
         }
         Some(CliSubcommand::Man) => installed::print_man_page(),
         Some(CliSubcommand::Completions { shell }) => installed::print_completions(shell),
+        Some(CliSubcommand::Dump { pid }) => dump::run(pid),
+        Some(CliSubcommand::Explain(args)) => explain::run(&args),
         Some(CliSubcommand::Record(args)) => record::run(&args),
         Some(CliSubcommand::View(args)) => view::run(&args),
         Some(CliSubcommand::Sampler) => match program::run() {

@@ -9,6 +9,7 @@ use signal_hook::consts::SIGINT;
 use signal_hook::iterator::Signals;
 
 use super::args::{ProcessSelector, WatchArgs};
+use super::command_word::check_is_program;
 use super::failure::{Failure, print_message};
 use super::screen::{device, theme, uses_screen};
 use super::settings::session_settings;
@@ -85,6 +86,21 @@ pub(super) struct PendingSession {
     pub(super) settings: Settings,
     listener: Listener,
     sampler: Sampler,
+}
+
+/// Launches the command of `args`, or attaches to the processes that they select, for a recording
+/// without a screen.
+pub(super) fn prepare_target(args: &WatchArgs) -> Result<PendingSession, Failure> {
+    if let Some(word) = args.command.first() {
+        check_is_program(word)?;
+    }
+    if args.pid.is_empty() {
+        return launch_target(args, Stdio::Inherit);
+    }
+    match select_processes(&WatchArgs { batch: true, ..args.clone() })? {
+        Selection::Processes(carriers) => attach_target(args, carriers),
+        Selection::Quit(status) => Err(Failure::new(status, "no process was chosen")),
+    }
 }
 
 /// Launches the command of `args` with the agent.

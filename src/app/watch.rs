@@ -81,7 +81,7 @@ impl WatchOutput {
         let save = args.save.as_deref().map(|path| SaveTarget::from_path(path, args.format)).transpose()?;
         let (save, output) = save.unwrap_or((SaveTarget::Recording, None));
         // With a screen, the recording is kept so that the user can save it later.
-        let recording = RecordingOptions { output, names: args.symbols, keep: screen };
+        let recording = RecordingOptions { output, names: args.symbols, keep: screen, black_box: None };
         Ok(WatchOutput { screen, tables, save, recording })
     }
 }

@@ -41,9 +41,14 @@ impl FinishedSession {
 
     /// The unfiltered total of functions since the start or the last reset.
     pub fn summarize(&mut self) -> Answer {
-        self.model.thaw();
         self.model.set_baseline(false, self.now_ns);
-        self.model.set_question(Question::default());
+        self.answer(Question::default())
+    }
+
+    /// Answers a question about the session at its end.
+    pub fn answer(&mut self, question: Question) -> Answer {
+        self.model.thaw();
+        self.model.set_question(question);
         self.model.answer(self.now_ns, self.facts.clone())
     }
 
@@ -56,8 +61,7 @@ impl FinishedSession {
             ended_threads_of: processes.map(ProcessId).collect(),
             ..ThreadsQuery::default()
         };
-        self.model.set_question(Question { threads: Some(threads), ..Question::default() });
-        self.model.answer(self.now_ns, self.facts.clone()).threads.unwrap_or_default()
+        self.answer(Question { threads: Some(threads), ..Question::default() }).threads.unwrap_or_default()
     }
 
     /// Converts the unfiltered total with `make`.

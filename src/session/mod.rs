@@ -15,6 +15,7 @@
 
 mod attach_retry;
 mod baseline;
+mod black_box;
 mod code_cache;
 mod conclusion;
 mod cpu_meter;
@@ -48,6 +49,7 @@ mod unsampled_time;
 mod warning;
 mod without_agent;
 
+pub use black_box::BlackBox;
 pub use code_cache::{MAX_COPIES, SourceListing, SourceResult};
 pub use export::to_saved_profile;
 pub use finished::FinishedSession;

@@ -12,10 +12,10 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use crossbeam_channel::{Receiver, bounded};
 
 use super::cpu_meter::HISTORY;
+use super::generated_code::generated_code;
 use super::header_facts::TargetExit;
 use super::import::{ImportedRecording, import};
 use super::model::Model;
-use super::recorder::generated_code;
 use super::shown_samples::ShownSamples;
 use super::unsampled_time::Unsampled;
 use super::warning::warning;

@@ -1,6 +1,7 @@
 //! Messages between the session and its user interface: questions and answers, commands and
 //! notices.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use super::code_cache::SourceListing;
@@ -150,6 +151,13 @@ pub enum Command {
     HangUp,
     /// Save to a file. [`Notice::Saved`] has the result.
     Save(SaveRequest),
+    /// Save what the black box has kept since a time, ns. [`Notice::Saved`] has the result.
+    SaveKept {
+        /// The path of the file.
+        path: PathBuf,
+        /// The time on the session's clock, ns.
+        since_ns: u64,
+    },
     /// Take the last samples and stop sampling: see [`Notice::Concluded`].
     Conclude,
     /// The same, then leave the target running and end the session.

@@ -1,13 +1,15 @@
 //! Records a session while it runs: into a spool, from which it can be saved at any time, and into
 //! a file or a stream if that is requested.
 
-use std::collections::{HashMap, VecDeque};
-use std::io::{self, Read};
+use std::collections::HashMap;
 use std::path::Path;
+use std::time::Duration;
 
+use super::black_box::{BlackBox, KeptSpan};
+use super::generated_code::generated_file;
 use super::header_facts::TargetExit;
 use super::recording_spool::Spool;
-use super::recording_writer::{Piece, RecordingOutput, RecordingWriter, SavedFile};
+use super::recording_writer::{Piece, PieceReader, RecordingOutput, RecordingWriter, SavedFile};
 use super::unsampled_time::Unsampled;
 use crate::link::atomic_file::AtomicFileError;
 use crate::link::recording::{
@@ -20,7 +22,7 @@ use crate::profile::process::ProcessId;
 use crate::profile::stack::{Frame, FrameId};
 use crate::symbols::jit::worker::JitReply;
 use crate::symbols::worker::{ResolvedLine, SymbolReply, SymbolState};
-use crate::symbols::{Function, Names, UNNAMED_CODE};
+use crate::symbols::{Function, Names};
 use crate::wire::{Arrival, KERNEL_PATH};
 
 /// Time after which an open block is closed and written, ns: for a file, and for a stream that is
@@ -39,12 +41,16 @@ pub struct RecordingOptions {
     pub names: bool,
     /// Whether the recording is kept so that it can be saved later.
     pub keep: bool,
+    /// The time that is kept in memory, instead of all that, for [`Command::SaveKept`](super::Command).
+    pub black_box: Option<Duration>,
 }
 
 /// The recorder of a session.
 pub(super) struct Recorder {
     /// `None` while a recording is played: its blocks are kept as they were read.
     encoder: Option<Encoder>,
+    /// The last minutes, which are written without the encoder above.
+    black_box: Option<BlackBox>,
     names: bool,
     kept: Option<Spool>,
     writer: Option<RecordingWriter>,
@@ -56,7 +62,7 @@ pub(super) struct Recorder {
 impl Recorder {
     /// Starts to record.
     pub(super) fn start(recording: RecordingOptions, about: &RecordingInfo) -> std::io::Result<Recorder> {
-        let RecordingOptions { output, names, keep } = recording;
+        let RecordingOptions { output, names, keep, black_box } = recording;
         let writer = output.map(RecordingWriter::start).transpose()?;
         let is_used = keep || writer.is_some();
         let about = RecordingInfo { names, ..about.clone() };
@@ -65,6 +71,7 @@ impl Recorder {
         let is_stream = writer.as_ref().is_some_and(|writer| writer.is_stream);
         Ok(Recorder {
             encoder,
+            black_box: black_box.map(|keep| BlackBox::new(keep, &about)),
             names,
             kept: keep.then(Spool::default),
             writer,
@@ -77,11 +84,27 @@ impl Recorder {
     pub(super) fn of_recording() -> Recorder {
         let mut kept = Spool::default();
         kept.push(recording::header().as_slice().into());
-        Recorder { encoder: None, names: false, kept: Some(kept), writer: None, flushed_ns: 0, interval_ns: FILE_NS }
+        Recorder {
+            encoder: None,
+            black_box: None,
+            names: false,
+            kept: Some(kept),
+            writer: None,
+            flushed_ns: 0,
+            interval_ns: FILE_NS,
+        }
+    }
+
+    /// The encoder of what arrives, if that is recorded.
+    fn encoder(&mut self) -> Option<&mut Encoder> {
+        match &mut self.black_box {
+            Some(black_box) => Some(black_box.encoder()),
+            None => self.encoder.as_mut(),
+        }
     }
 
     pub(super) fn record(&mut self, arrivals: &[Arrival]) {
-        if let Some(encoder) = &mut self.encoder {
+        if let Some(encoder) = self.encoder() {
             encoder.write_events(arrivals);
         }
     }
@@ -97,13 +120,15 @@ impl Recorder {
     /// Records names of generated code, which nothing can tell later, and which addresses have
     /// other code from now on, which is needed to add samples to their frames.
     pub(super) fn named_generated(&mut self, reply: &JitReply, profile: &Profile) {
-        let Some(encoder) = &mut self.encoder else { return };
+        let is_black_box = self.black_box.is_some();
+        let Some(encoder) = self.encoder() else { return };
         for &(address, version) in &reply.replaced {
             let addresses = vec![(address, Vec::new())];
             let file = generated_file(reply.process, version);
             encoder.write_symbols(&FileSymbols { file, status: SymbolStatus::Reading, addresses });
         }
-        for (id, lines) in reply.frames.iter().filter(|(_, lines)| !lines.is_empty()) {
+        // A black box has the names at the end.
+        for (id, lines) in reply.frames.iter().filter(|(_, lines)| !lines.is_empty() && !is_black_box) {
             let Frame::Unmapped { process, code_version, address } = profile.frame(*id) else { continue };
             let addresses = vec![(address, lines.iter().map(line).collect())];
             let file = generated_file(process, code_version);
@@ -112,21 +137,21 @@ impl Recorder {
     }
 
     pub(super) fn cpu(&mut self, cpu: &CpuReading) {
-        if let Some(encoder) = &mut self.encoder {
+        if let Some(encoder) = self.encoder() {
             encoder.write_cpu(cpu);
         }
     }
 
     /// Records the CPU time that has neither samples nor counted losses, and what is said of it.
     pub(super) fn unsampled(&mut self, at_ns: u64, uncounted_ns: u64, found: Option<&Unsampled>) {
-        let Some(encoder) = &mut self.encoder else { return };
+        let Some(encoder) = self.encoder() else { return };
         let (ns, share) = found.map_or((0, 0.0), |found| (found.ns, found.share));
         let reason = found.and_then(|found| found.why.clone()).unwrap_or_default();
         encoder.write_unsampled(&UnsampledReading { at_ns, uncounted_ns, ns, share, reason });
     }
 
     pub(super) fn ended(&mut self, at_ns: u64, how: TargetExit) {
-        if let Some(encoder) = &mut self.encoder {
+        if let Some(encoder) = self.encoder() {
             encoder.write_exit(at_ns, how);
         }
     }
@@ -136,6 +161,9 @@ impl Recorder {
     /// # Errors
     /// If the destination cannot be written any more.
     pub(super) fn flush_due(&mut self, now_ns: u64) -> Result<(), ()> {
+        if let Some(black_box) = &mut self.black_box {
+            black_box.advance(now_ns);
+        }
         let Some(encoder) = &mut self.encoder else { return Ok(()) };
         let since_ns = now_ns.saturating_sub(self.flushed_ns);
         if since_ns >= self.interval_ns {
@@ -192,6 +220,21 @@ impl Recorder {
         Ok(pieces)
     }
 
+    /// Takes a copy of what the black box has kept since a time, with all known names.
+    ///
+    /// # Errors
+    /// If the session has no black box: one sentence.
+    pub(super) fn kept_span(
+        &mut self,
+        (since_ns, now_ns): (u64, u64),
+        profile: &Profile,
+        names: &Names,
+    ) -> Result<KeptSpan, String> {
+        let names = all_names(profile, names, Function::has_name);
+        let black_box = self.black_box.as_mut().ok_or("this session keeps no recording in memory")?;
+        Ok(black_box.span(since_ns, now_ns, names))
+    }
+
     /// Completes the recording.
     pub(super) fn finish(mut self, now_ns: u64) -> Option<Result<SavedFile, AtomicFileError>> {
         if let Some(encoder) = &mut self.encoder {
@@ -205,34 +248,6 @@ impl Recorder {
     }
 }
 
-/// Reads pieces one after the other.
-pub(super) struct PieceReader {
-    pieces: VecDeque<Piece>,
-    /// The position in the first piece.
-    at: usize,
-}
-
-impl PieceReader {
-    pub(super) fn new(pieces: Vec<Piece>) -> PieceReader {
-        PieceReader { pieces: pieces.into(), at: 0 }
-    }
-}
-
-impl Read for PieceReader {
-    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
-        while let Some(first) = self.pieces.front() {
-            let count = (&first[self.at..]).read(into)?;
-            if count > 0 || into.is_empty() {
-                self.at += count;
-                return Ok(count);
-            }
-            self.pieces.pop_front();
-            self.at = 0;
-        }
-        Ok(0)
-    }
-}
-
 /// Compresses a recording.
 ///
 /// # Errors
@@ -241,20 +256,6 @@ pub(super) fn compress(pieces: Vec<Piece>) -> Result<Vec<Piece>, String> {
     let compressed =
         recording::compress_blocks(PieceReader::new(pieces)).map_err(|error| format!("the recording {error}"))?;
     Ok(compressed.into_iter().map(Piece::from).collect())
-}
-
-/// The file that stands for generated code of a process: its device is the index of the process,
-/// its inode the version of the code.
-fn generated_file(process: ProcessId, code_version: u16) -> RecordedFile {
-    let (device, inode) = (process.0.into(), code_version.into());
-    RecordedFile { path: UNNAMED_CODE.as_bytes().into(), build_id: [].into(), device, inode }
-}
-
-/// Returns the process and the version of generated code, if a file stands for that.
-pub(super) fn generated_code(file: &RecordedFile) -> Option<(ProcessId, u16)> {
-    let is_generated = *file.path == *UNNAMED_CODE.as_bytes() && file.build_id.is_empty();
-    let (process, version) = (file.device.try_into().ok()?, file.inode.try_into().ok()?);
-    is_generated.then_some((ProcessId(process), version))
 }
 
 /// Returns the symbols of every frame whose function `is_wanted`.

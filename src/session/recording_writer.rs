@@ -2,8 +2,9 @@
 //! session. When the disk is full, up to [`MAX_PENDING`] bytes are kept and written again every
 //! second.
 
+use std::collections::VecDeque;
 use std::fs::File;
-use std::io::{self, Write};
+use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -44,6 +45,34 @@ pub struct SavedFile {
 
 /// Consecutive bytes of a recording.
 pub(super) type Piece = Arc<[u8]>;
+
+/// Reads pieces one after the other.
+pub(super) struct PieceReader {
+    pieces: VecDeque<Piece>,
+    /// The position in the first piece.
+    at: usize,
+}
+
+impl PieceReader {
+    pub(super) fn new(pieces: Vec<Piece>) -> PieceReader {
+        PieceReader { pieces: pieces.into(), at: 0 }
+    }
+}
+
+impl Read for PieceReader {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        while let Some(first) = self.pieces.front() {
+            let count = (&first[self.at..]).read(into)?;
+            if count > 0 || into.is_empty() {
+                self.at += count;
+                return Ok(count);
+            }
+            self.pieces.pop_front();
+            self.at = 0;
+        }
+        Ok(0)
+    }
+}
 
 /// A handle of the thread.
 pub(super) struct RecordingWriter {

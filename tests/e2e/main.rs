@@ -7,6 +7,7 @@ mod harness;
 
 mod alloc;
 mod allocations;
+mod black_box;
 mod checked_calls;
 mod confined;
 mod containers;
@@ -14,6 +15,7 @@ mod crowds;
 mod debuggers;
 mod ending;
 mod exceptions;
+mod explain;
 mod external;
 mod external_changes;
 mod external_events;

@@ -44,6 +44,7 @@ const ROOMS: &[(&str, &[&str])] = &[
     ),
     ("pprof", &["keyword", "wire::gperftools", "wire::varint", "profile", "symbols", "symbols::worker", "tally"]),
     ("check", &["symbols", "tally", "pprof"]),
+    ("explain", &["symbols", "tally", "session", "wire"]),
     (
         "tui",
         &["keyword", "attach", "link", "wire", "profile", "symbols", "symbols::worker", "tally", "session", "pprof"],
@@ -65,6 +66,7 @@ const EVERYWHERE: &[&str] = &[
     "app::demo_target",
     "attach",
     "check",
+    "explain",
     "keyword",
     "link",
     "profile",

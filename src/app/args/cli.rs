@@ -8,6 +8,7 @@ use clap::{Parser, Subcommand};
 use clap_complete::Shell;
 
 use super::check::CheckArgs;
+use super::explain::ExplainArgs;
 use super::groups::{ConfigArgs, SymbolArgs};
 use super::record::{RecordArgs, ViewArgs};
 use super::report;
@@ -25,8 +26,10 @@ Examples:
   sigtop --clock wall -- ./app          profile wall-clock time, waiting included
   sigtop --batch -- ./app               no screen: print a table to stderr at the end
   sigtop record -o a.sigtop -- ./app    no screen: record to a file
+  sigtop record --keep 10m --when 'cpu>90%,5s' -o 'spike-%t.sigtop' --pid 4123    write a file around each spike
   sigtop view a.sigtop                  replay a recording
   sigtop view --diff-base a.sigtop b.sigtop    compare two recordings or saved profiles
+  sigtop explain 4123                   say in ten sentences where the time goes; or of a file: sigtop explain a.sigtop
   sigtop check --runs 10 -- ./old -- ./new    compare two builds; exit with 1 if the new one is slower
   ssh HOST sigtop record -o - --pid 4123 | sigtop view -    profile on a remote host
 
@@ -44,8 +47,8 @@ Keys, columns, config file: press ? on the screen, or see man sigtop.";
     args_conflicts_with_subcommands = true,
     override_usage = "sigtop [OPTIONS] -- COMMAND [ARGUMENTS]...\n       sigtop [OPTIONS] --pid PID|NAME\n       \
                       sigtop record [OPTIONS] -o FILE -- COMMAND [ARGUMENTS]...\n       \
-                      sigtop view [OPTIONS] FILE\n       sigtop report [OPTIONS] FILE...\n       \
-                      sigtop check [OPTIONS] BASE NEW\n       \
+                      sigtop dump PID\n       sigtop view [OPTIONS] FILE\n       sigtop report [OPTIONS] FILE...\n       \
+                      sigtop check [OPTIONS] BASE NEW\n       sigtop explain [OPTIONS] FILE|PID|NAME\n       \
                       sigtop demo [OPTIONS]\n       sigtop env [--path|--libprofiler DIR|--header]\n       sigtop symbols [--json] [--debuginfod] PID|FILE|RECORDING",
     after_help = EXAMPLES
 )]
@@ -83,6 +86,8 @@ pub enum CliSubcommand {
     Report(Box<report::Report>),
     /// Compare a build with a base: exit with 1 if a function has grown beyond chance
     Check(Box<CheckArgs>),
+    /// Explain a recording, a saved profile or a running process in at most ten sentences
+    Explain(Box<ExplainArgs>),
     /// Show where function names come from, per file, and how to get better ones
     Symbols {
         /// A process, for all files that it maps, a file, or a recording
@@ -108,6 +113,12 @@ pub enum CliSubcommand {
         /// The shell.
         #[arg(value_name = "SHELL")]
         shell: Shell,
+    },
+    /// Ask a running `sigtop record --keep` for a file of the last minutes, and print its path
+    Dump {
+        /// The recorder, or the process that it records
+        #[arg(value_name = "PID")]
+        pid: u32,
     },
     /// Record samples to a file, without a screen
     Record(Box<RecordArgs>),

@@ -15,15 +15,16 @@ top for stacks: a live profiler in the terminal for any native Linux program
   sigtop -- COMMAND               start a program and profile it
   sigtop [--pid PID|NAME]         profile a running process, or choose one
   sigtop record -o FILE COMMAND   record to a file (.sigtop, .pb.gz, .svg …)
-  sigtop view|report|check FILES  show; print as pprof does; compare builds
-  sigtop demo|symbols|env|man|completions  try it; names; preload; manual; shell
+  sigtop view|report|check|explain FILES  show; print as pprof; compare; explain
+  sigtop demo|symbols|env|dump|man|completions  try it; names; preload; …
   --clock wall, -F N              waiting included; N samples a second
 Help: sigtop SUBCOMMAND -h; all options: sigtop --help; keys: ? on the screen
 Topics, with sigtop help TOPIC: ";
 
 /// The headings of options that a subcommand shares with `sigtop -- COMMAND`. Its `-h` omits them.
-const SHARED_HEADINGS: [(&str, &[&str]); 6] = [
+const SHARED_HEADINGS: [(&str, &[&str]); 7] = [
     ("check", &["Symbols", "Configuration"]),
+    ("explain", &["Sampling", "Configuration"]),
     ("demo", &["Sampling", "Display", "Symbols", "Screen", "Recording", "Batch mode", "Limits", "Configuration"]),
     ("record", &["Sampling", "Display", "Symbols", "Limits", "Configuration"]),
     ("report", &["Symbols", "Configuration"]),

@@ -4,6 +4,7 @@
 pub mod check;
 mod cli;
 pub mod dashes;
+mod explain;
 mod groups;
 pub mod help;
 pub mod hoist;
@@ -15,7 +16,8 @@ mod watch;
 
 pub use check::CheckArgs;
 pub use cli::{Cli, CliSubcommand};
+pub use explain::ExplainArgs;
 pub use groups::{ConfigArgs, DisplayArgs, SamplingArgs, ScreenArgs, StackArgs, SymbolArgs};
-pub use parsers::ProcessSelector;
+pub use parsers::{ProcessSelector, parse_selector};
 pub use record::{RecordArgs, ViewArgs};
 pub use watch::WatchArgs;

@@ -25,7 +25,11 @@ pub(super) fn keyword_parser<T: Keyword>() -> impl TypedValueParser<Value = T> {
     PossibleValuesParser::new(T::ALL.iter().map(value)).try_map(|text| keyword::parse(&text))
 }
 
-pub(super) fn parse_selector(text: &str) -> Result<ProcessSelector, String> {
+/// Parses a process: a pid, or a name.
+///
+/// # Errors
+/// A sentence that says what is wrong.
+pub fn parse_selector(text: &str) -> Result<ProcessSelector, String> {
     match text.trim() {
         "" => Err("expected a PID or a name".to_owned()),
         text if text.bytes().all(|byte| byte.is_ascii_digit()) => {

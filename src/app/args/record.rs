@@ -9,6 +9,7 @@ use clap::Args;
 use super::groups::{ConfigArgs, DisplayArgs, LimitArgs, SamplingArgs, ScreenArgs, StackArgs, SymbolArgs};
 use super::parsers::{ProcessSelector, keyword_parser, parse_selector};
 use super::watch::WatchArgs;
+use crate::app::trigger::Trigger;
 use crate::pprof::format::SaveFormat;
 use crate::tui::OnQuit;
 use crate::tui::command::options::duration;
@@ -17,7 +18,7 @@ use crate::tui::command::options::duration;
 #[derive(Args, Clone, Debug)]
 pub struct RecordArgs {
     /// Output file; its extension selects the format, .sigtop is a recording. `-` is stdout, with
-    /// symbols, to pipe a recording into `sigtop view -`
+    /// symbols, to pipe a recording into `sigtop view -`. With --keep or --when, %t is the time
     #[arg(long, short, value_name = "FILE")]
     pub output: PathBuf,
 
@@ -49,6 +50,10 @@ pub struct RecordArgs {
     #[arg(long)]
     pub quiet: bool,
 
+    /// Options of a recorder that keeps the last minutes.
+    #[command(flatten)]
+    pub black_box: BlackBoxArgs,
+
     /// Options of the sampling.
     #[command(flatten)]
     pub sampling: SamplingArgs,
@@ -74,7 +79,51 @@ pub struct RecordArgs {
     pub command: Vec<OsString>,
 }
 
+/// The heading of [`BlackBoxArgs`].
+const BLACK_BOX: &str = "Black box";
+
+/// Options of a recorder that keeps the last minutes in memory.
+#[derive(Args, Clone, Debug)]
+pub struct BlackBoxArgs {
+    /// Keep the last minutes in memory, and write them at the end or when `sigtop dump` asks
+    /// [default: 10m with --when]
+    #[arg(long, help_heading = BLACK_BOX, value_name = "DURATION", value_parser = duration)]
+    pub keep: Option<Duration>,
+
+    /// Write a file around each moment when this is true: 'cpu>90%' (of one CPU), 'FUNCTION>40%'
+    /// (of all samples), 'wait=lock>30%' (of wall-clock time), signal=USR1. ',5s' behind a limit:
+    /// for 5 s
+    #[arg(long, help_heading = BLACK_BOX, value_name = "CONDITION", value_parser = Trigger::parse)]
+    pub when: Vec<Trigger>,
+
+    /// Time in a file before its trigger
+    #[arg(long, help_heading = BLACK_BOX, value_name = "DURATION", value_parser = duration, default_value = "60s")]
+    pub before: Duration,
+
+    /// Time in a file after its trigger
+    #[arg(long, help_heading = BLACK_BOX, value_name = "DURATION", value_parser = duration, default_value = "10s")]
+    pub after: Duration,
+
+    /// Minimum time between a file and the next trigger
+    #[arg(long, help_heading = BLACK_BOX, value_name = "DURATION", value_parser = duration, default_value = "60s")]
+    pub cooldown: Duration,
+
+    /// Maximum number of files; the oldest of this run is removed
+    #[arg(long, help_heading = BLACK_BOX, value_name = "N", default_value = "20", value_parser = parse_file_count)]
+    pub max_files: usize,
+}
+
+/// Parses a number of files.
+fn parse_file_count(text: &str) -> Result<usize, String> {
+    text.parse().ok().filter(|&count| count > 0).ok_or_else(|| "expected a number from 1 on".to_owned())
+}
+
 impl RecordArgs {
+    /// Whether the last minutes are kept instead of everything.
+    pub fn is_black_box(&self) -> bool {
+        self.black_box.keep.is_some() || !self.black_box.when.is_empty()
+    }
+
     /// The equivalent arguments of a watch.
     pub fn watch(&self) -> WatchArgs {
         let RecordArgs { pid, no_follow, symbols, quiet, on_quit, sampling, stacks, .. } = self.clone();

@@ -76,6 +76,11 @@ impl WaitReason {
         (WaitReason::Stopped, "stopped"),
     ];
 
+    /// All reasons.
+    pub fn all() -> impl Iterator<Item = WaitReason> {
+        WaitReason::TABLE.into_iter().map(|(reason, _)| reason)
+    }
+
     /// Whether a thread may hold what is waited for.
     pub fn is_lock(self) -> bool {
         matches!(self, WaitReason::Lock | WaitReason::RwLock)

@@ -1,5 +1,7 @@
 //! Saving a file while the session continues.
 
+use std::path::PathBuf;
+
 use super::{SampleSource, SessionThread};
 use crate::pprof::format::SaveFormat;
 use crate::session::protocol::Notice;
@@ -33,6 +35,19 @@ impl SessionThread {
                 Box::new(|| Ok(vec![made?.into()]))
             }
         };
+        self.write(save, make);
+    }
+
+    /// Saves what the black box has kept since a time, ns.
+    pub(super) fn save_kept(&mut self, path: PathBuf, since_ns: u64) {
+        let span = (since_ns, self.now_ns());
+        let kept = self.recorder.kept_span(span, &self.model.profile, &self.model.names);
+        let save = SaveRequest { path, format: SaveFormat::Recording, is_shown: false };
+        self.write(save, Box::new(|| Ok(vec![kept?.encode()?.into()])));
+    }
+
+    /// Makes a file and writes it, on a thread of its own.
+    fn write(&mut self, save: SaveRequest, make: Box<dyn FnOnce() -> Result<Vec<Piece>, String> + Send>) {
         let notices = self.notices.clone();
         let work = move || {
             let saved = make().and_then(|pieces| save.write(&pieces));
