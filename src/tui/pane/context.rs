@@ -140,6 +140,14 @@ impl<'a> PaneContext<'a> {
         self.answer.map_or(0, |answer| self.base_ns(&answer.window))
     }
 
+    /// The bases of percentages of the baseline and of now in a diff, ns.
+    pub fn diff_bases_ns(&self) -> (u64, u64) {
+        let Some(answer) = self.answer else { return (0, 0) };
+        let window = &answer.window;
+        let before_ns = if self.relative { window.before_kept_ns } else { window.before_ns };
+        (before_ns, self.base_ns(window).saturating_sub(before_ns))
+    }
+
     /// The pattern whose matches are highlighted: the one being typed at the search prompt, or that
     /// of the last search.
     pub fn search_pattern(&self) -> Option<&'a Pattern> {

@@ -316,13 +316,16 @@ fn box_weight(context: &PaneContext<'_>, shown: &FlameBox) -> String {
     let Some(Difference { ns, change }) = shown.difference else {
         return weight(context, (shown.weight_ns, None), context.window_base_ns());
     };
-    let more = shown.weight_ns.saturating_sub(ns) / 2;
-    let (now_ns, before_ns) = if change.negative { (more, more + ns) } else { (more + ns, more) };
-    let value = |ns| measure::shown(ns, context.unit);
-    let words = match (now_ns, before_ns) {
-        (0, was) => format!("gone, was {}", value(was)),
-        (now, 0) => format!("{}, new", value(now)),
-        (now, was) => format!("{}, was {}", value(now), value(was)),
+    let (before_ns, now_ns) = shown.before_and_now();
+    let (base_before_ns, base_now_ns) = context.diff_bases_ns();
+    let share = |ns, base_ns| measure::percentage(ns, base_ns).trim_start().to_owned();
+    let words = match (before_ns, now_ns) {
+        (was, 0) => format!("gone, was {}", share(was, base_before_ns)),
+        (0, now) => format!("new: {}", share(now, base_now_ns)),
+        (was, now) => {
+            let points = measure::points((was, now), context.diff_bases_ns());
+            format!("{} → {}  {points}", share(was, base_before_ns), share(now, base_now_ns))
+        }
     };
     let chance = if change.significant || ns == 0 { "" } else { ", not significant" };
     format!("{words}{chance}")
