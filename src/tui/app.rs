@@ -44,7 +44,10 @@ use crate::wire::{Clock, Engine};
 /// not change during a session.
 const UNIT_TOTAL_NS: u64 = 60_000_000_000;
 
-/// The same for bytes.
+/// The shortest period for which the unit is chosen: values are in seconds, also at a higher rate.
+const UNIT_PERIOD_NS: u64 = 10_000_000;
+
+/// The same total for bytes.
 const UNIT_TOTAL_BYTES: u64 = 1 << 40;
 
 /// State of the terminal interface.
@@ -142,7 +145,7 @@ impl App {
             group: options.question.group,
             roots: options.question.roots,
             names: options.names,
-            unit: ValueUnit::for_report(Clock::Prof, options.period_ns, UNIT_TOTAL_NS),
+            unit: ValueUnit::for_report(Clock::Prof, options.period_ns.max(UNIT_PERIOD_NS), UNIT_TOTAL_NS),
             relative: false,
             fold_idle: true,
             hides_kernel: options.question.hides_kernel,

@@ -318,7 +318,7 @@ pub static TABLE: &[Binding] = &[
     bind(P::Screen, &[char('p')], "p", A::Clock(Clock::Prof), CLOCKS, ("CPU time", 4)),
     bind(P::Screen, &[char('r')], "r", A::Clock(Clock::Real), CLOCKS, ("wall time", 4)),
     bind(P::Screen, &[char('v')], "v", A::Clock(Clock::Virtual), CLOCKS, NO_HINT),
-    bind(P::Screen, &[char('A')], "A", A::Clock(Clock::Alloc), ALLOCATIONS, NO_HINT),
+    bind(P::Screen, &[char('A')], "A", A::Clock(Clock::Alloc), ALLOCATIONS, ("memory", 3)),
     bind(P::Screen, &[char('E')], "E", A::Engine, "timer source: one timer per thread, setitimer", NO_HINT),
     bind(P::Screen, &[char('+')], "+", A::Rate(1), RATE, NO_HINT),
     bind(P::Screen, &[char('-')], "-", A::Rate(-1), RATE, NO_HINT),
