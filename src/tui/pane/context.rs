@@ -16,6 +16,7 @@ use crate::tally::measure::ValueUnit;
 use crate::tally::query::{Filters, Grouping, Pattern, Sort, TagRoot};
 use crate::tally::top::TopTable;
 use crate::tui::action::Subject;
+use crate::tui::keys::KeyContext;
 use crate::tui::layout::{Layout, OutputRows, Pane, View};
 use crate::tui::name_style::NameStyle;
 use crate::tui::options::Options;
@@ -88,11 +89,19 @@ pub struct PaneContext<'a> {
     pub message: Option<&'a StatusMessage>,
     /// The target's exit, if it has ended.
     pub ended: Option<TargetExit>,
+    /// The pid of a new process with the name of the ended target.
+    pub successor: Option<u32>,
     /// Pattern of the last search.
     pub last_search: Option<&'a Pattern>,
 }
 
 impl<'a> PaneContext<'a> {
+    /// The sections of the key table that apply, innermost first.
+    pub fn key_contexts(&self) -> Vec<KeyContext> {
+        let attach = self.successor.filter(|_| matches!(self.mode, Mode::Panes)).map(|_| KeyContext::Successor);
+        attach.into_iter().chain(self.mode.key_contexts(self.pane)).collect()
+    }
+
     /// Whether a pane has the keys.
     pub fn is_active(&self, pane: Pane) -> bool {
         self.pane == pane && matches!(self.mode, Mode::Panes)
