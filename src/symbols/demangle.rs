@@ -93,7 +93,7 @@ pub fn demangle(raw: &[u8]) -> Name {
     } else {
         // Demanglers may panic on malformed names.
         catch_unwind(AssertUnwindSafe(|| {
-            rust(base).or_else(|| cpp(base)).or_else(|| fortran(base)).or_else(|| other(base))
+            rust(base).or_else(|| cpp(base)).or_else(|| fortran(base)).or_else(|| other_languages::demangle(base))
         }))
         .unwrap_or(None)
     };
@@ -239,10 +239,6 @@ fn fortran(base: &str) -> Option<(String, String)> {
     };
     let name = format!("{module}::{procedure}");
     (is_name(module) && is_name(procedure)).then(|| (name.clone(), name))
-}
-
-fn other(base: &str) -> Option<(String, String)> {
-    other_languages::demangle(base).map(|name| (name.clone(), name))
 }
 
 fn cpp(base: &str) -> Option<(String, String)> {

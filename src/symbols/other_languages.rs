@@ -1,14 +1,14 @@
-//! Demangles names of D, Haskell (GHC) and OCaml, as far as they name a module and a function.
-//! Types and arguments are left out.
+//! Demangles names of D, Haskell (GHC) and OCaml, as far as they name a module and a function. What
+//! tells functions of one name apart, types and numbers, is in the full name as in the symbol.
 //!
-//! | symbol | name |
-//! | --- | --- |
-//! | `_D3std4json9parseJSONFAyaZv` | `std.json.parseJSON` |
-//! | `base_GHCziBase_map_info` | `GHC.Base.map` |
-//! | `camlStdlib__List__map_487` | `Stdlib.List.map` |
+//! | symbol | full name | short name |
+//! | --- | --- | --- |
+//! | `_D3std4json9parseJSONFAyaZv` | `std.json.parseJSON(FAyaZv)` | `std.json.parseJSON` |
+//! | `base_GHCziBase_map_info` | `GHC.Base.map` | `GHC.Base.map` |
+//! | `camlStdlib__List__map_487` | `Stdlib.List.map_487` | `Stdlib.List.map` |
 
 /// Suffixes of the code of closures, which GHC appends to their names.
-const GHC_CODE: [&str; 6] = ["_info", "_slow", "_fast", "_con_info", "_entry", "_ret"];
+const GHC_CODE: [&str; 6] = ["_con_info", "_info", "_slow", "_fast", "_entry", "_ret"];
 
 /// Characters that GHC encodes by `z` and a letter.
 const GHC_LOWER: [(char, char); 19] = [
@@ -33,16 +33,17 @@ const GHC_LOWER: [(char, char); 19] = [
     ('z', 'z'),
 ];
 
-/// Returns the name of a symbol of one of these languages.
-pub(super) fn demangle(symbol: &str) -> Option<String> {
-    dlang(symbol).or_else(|| ocaml(symbol)).or_else(|| haskell(symbol))
+/// Returns the full and the short name of a symbol of one of these languages.
+pub(super) fn demangle(symbol: &str) -> Option<(String, String)> {
+    dlang(symbol).or_else(|| ocaml(symbol)).or_else(|| haskell(symbol).map(|name| (name.clone(), name)))
 }
 
 /// Parts with their lengths before them: `_D3std4json9parseJSON`. What follows is the type.
-fn dlang(symbol: &str) -> Option<String> {
+fn dlang(symbol: &str) -> Option<(String, String)> {
     let mut rest = symbol.strip_prefix("_D")?;
-    let mut parts = Vec::new();
+    let (mut whole, mut parts) = (Vec::new(), Vec::new());
     while let Some((part, after)) = split_counted(rest) {
+        whole.push(part);
         // A template instance: `__T3mapS…`, whose name has a length of its own.
         let name = part.strip_prefix("__T").and_then(split_counted).map_or(part, |(name, _)| name);
         parts.push(name);
@@ -50,7 +51,8 @@ fn dlang(symbol: &str) -> Option<String> {
     }
     // A function that has a type, which begins with a letter, or nothing.
     let has_type = rest.is_empty() || rest.starts_with(|first: char| first.is_ascii_alphabetic());
-    (parts.len() >= 2 && has_type).then(|| parts.join("."))
+    let full = || if rest.is_empty() { whole.join(".") } else { format!("{}({rest})", whole.join(".")) };
+    (parts.len() >= 2 && has_type).then(|| (full(), parts.join(".")))
 }
 
 /// Splits off a name that follows its length.
@@ -62,13 +64,13 @@ fn split_counted(text: &str) -> Option<(&str, &str)> {
 }
 
 /// A module in upper case after `caml`, and a number behind the function: `camlStdlib__List__map_487`.
-fn ocaml(symbol: &str) -> Option<String> {
+fn ocaml(symbol: &str) -> Option<(String, String)> {
     let path = symbol.strip_prefix("caml").filter(|path| path.starts_with(|first: char| first.is_ascii_uppercase()))?;
     // From OCaml 5.1 on, a dot or a dollar separates the function.
     let path = path.replace(['.', '$'], "__");
-    let (path, number) = path.rsplit_once('_')?;
+    let (short, number) = path.rsplit_once('_')?;
     let is_number = !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit());
-    (is_number && path.contains("__")).then(|| path.replace("__", "."))
+    (is_number && short.contains("__")).then(|| (path.replace("__", "."), short.replace("__", ".")))
 }
 
 /// A package, a module and a function, with other characters encoded by `z` and `Z`:
@@ -143,7 +145,21 @@ mod tests {
             ("Resizing_do_info", None),
             ("Foo_zy_info", None),
         ] {
-            assert_eq!(demangle(symbol).as_deref(), name, "{symbol}");
+            assert_eq!(demangle(symbol).map(|(_, short)| short).as_deref(), name, "{symbol}");
         }
+    }
+
+    /// Functions of one name are different rows.
+    #[test]
+    fn full_names_tell_functions_apart() {
+        let full = |symbol| demangle(symbol).map(|(full, _)| full);
+        for (one, other) in [
+            ("camlMain__fun_12", "camlMain__fun_13"),
+            ("_D3app3addFiZi", "_D3app3addFdZd"),
+            ("_D3std9algorithm7__T3mapVFZv", "_D3std9algorithm7__T3mapWFZv"),
+        ] {
+            assert!(full(one).is_some() && full(one) != full(other), "{one} {other}");
+        }
+        assert_eq!(full("camlMain__fun_12").as_deref(), Some("Main.fun_12"));
     }
 }
