@@ -74,7 +74,7 @@ impl Manual {
     }
 }
 
-const PLACES: [(&str, &[KeyContext]); 12] = [
+const PLACES: [(&str, &[KeyContext]); 13] = [
     ("On the screen", &[KeyContext::Screen, KeyContext::Panes, KeyContext::Everywhere]),
     ("In Top", &[KeyContext::Top]),
     ("In Callers", &[KeyContext::Callers]),
@@ -86,6 +86,7 @@ const PLACES: [(&str, &[KeyContext]); 12] = [
     ("In the list of processes", &[KeyContext::Picker]),
     ("In the save dialog", &[KeyContext::Save]),
     ("Sampling by setitimer", &[KeyContext::Confirm]),
+    ("After the end of a process", &[KeyContext::Successor]),
     ("Quitting with a launched program", &[KeyContext::Question, KeyContext::Ending]),
 ];
 

@@ -1,9 +1,10 @@
 //! The target of `sigtop demo`: threads with known hot functions in known shares, in changing
-//! phases.
+//! phases, a lock that is fought for, and a leak.
 //!
 //! It is this binary with a hidden argument, preloaded like any target, so that the screen shows
-//! real samples. Its functions are in modules, as those of a real program are. In each phase of ten
-//! seconds, the workers divide their CPU time differently.
+//! real samples. Its functions are in modules, as those of a real program are. In each phase of
+//! eight seconds, the workers divide their CPU time differently, and the compressor works more or
+//! less.
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -15,7 +16,7 @@ use nix::time::{ClockId, clock_gettime};
 pub(super) const SOURCES: &[(&str, &str)] = &[("src/app/demo_target.rs", include_str!("demo_target.rs"))];
 
 /// Length of a phase.
-const PHASE: Duration = Duration::from_secs(10);
+const PHASE: Duration = Duration::from_secs(8);
 /// CPU time of one turn, divided among the functions of a worker.
 const TURN: Duration = Duration::from_millis(20);
 
@@ -25,16 +26,20 @@ const CHECK_INTERVAL: Duration = Duration::from_millis(500);
 /// Runs until it is terminated, for `duration`, or until the process `viewer` has exited.
 pub(super) fn run(duration: Option<Duration>, viewer: Option<u32>) {
     let end = duration.map(|duration| Instant::now() + duration);
-    let spawn = |name: &str, work: fn(usize, Duration), idle: Duration| {
+    let spawn = |name: &str, work: fn(usize, Duration), idle: [Duration; 2]| {
         let body = move || worker(work, idle);
         std::thread::Builder::new().name(name.to_owned()).spawn(body).expect("a thread can be started")
     };
-    println!("demo: three workers, a new phase every {} seconds", PHASE.as_secs());
+    println!("demo: seven threads, a new phase every {} seconds", PHASE.as_secs());
     // The threads end with the process.
     let _workers = [
-        spawn("parser", json::parse, Duration::ZERO),
-        spawn("renderer", canvas::render, Duration::from_millis(20)),
-        spawn("compressor", deflate::compress, Duration::from_millis(60)),
+        spawn("parser", json::parse, [0, 0].map(Duration::from_millis)),
+        spawn("renderer", canvas::render, [20, 20].map(Duration::from_millis)),
+        spawn("compressor", deflate::compress, [80, 5].map(Duration::from_millis)),
+        spawn("compactor", cache::compact, [20, 20].map(Duration::from_millis)),
+        spawn("reader-0", cache::look_up, [2, 2].map(Duration::from_millis)),
+        spawn("reader-1", cache::look_up, [2, 2].map(Duration::from_millis)),
+        spawn("sessions", session::open, [60, 60].map(Duration::from_millis)),
     ];
     // Unlike a real target, the demo is useless without its viewer.
     let viewer = viewer.map(|pid| PathBuf::from(format!("/proc/{pid}")));
@@ -50,13 +55,14 @@ pub(super) fn run(duration: Option<Duration>, viewer: Option<u32>) {
     }
 }
 
-fn worker(work: fn(usize, Duration), idle: Duration) {
+/// Works in turns. `idle` is the time between two of them in even and in odd phases.
+fn worker(work: fn(usize, Duration), idle: [Duration; 2]) {
     let start = Instant::now();
     loop {
         let phase = (start.elapsed().as_secs() / PHASE.as_secs()) as usize;
         work(phase, TURN);
-        if !idle.is_zero() {
-            std::thread::sleep(idle);
+        if !idle[phase % 2].is_zero() {
+            std::thread::sleep(idle[phase % 2]);
         }
     }
 }
@@ -192,5 +198,66 @@ mod deflate {
             b = (b + a) % 65_521;
         }
         black_box(a ^ b);
+    }
+}
+
+/// The work of the compactor, for which the readers wait: it holds the lock of the cache while it
+/// computes and sleeps.
+mod cache {
+    use std::hint::black_box;
+    use std::sync::{Mutex, PoisonError};
+    use std::time::Duration;
+
+    use super::spend;
+
+    static ENTRIES: Mutex<Vec<u64>> = Mutex::new(Vec::new());
+
+    #[inline(never)]
+    pub(super) fn compact(_phase: usize, turn: Duration) {
+        let mut entries = ENTRIES.lock().unwrap_or_else(PoisonError::into_inner);
+        spend(turn, 50, || rehash(&mut entries));
+        // As if it wrote to a disk.
+        std::thread::sleep(turn);
+    }
+
+    #[inline(never)]
+    fn rehash(entries: &mut Vec<u64>) {
+        entries.clear();
+        entries.extend((0..4096u64).map(|n| n.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 7));
+        entries.sort_unstable();
+        black_box(entries);
+    }
+
+    #[inline(never)]
+    pub(super) fn look_up(_phase: usize, turn: Duration) {
+        let entries = ENTRIES.lock().unwrap_or_else(PoisonError::into_inner);
+        let found = (0..64).filter(|key| entries.binary_search(key).is_ok()).count();
+        drop(entries);
+        spend(turn, 1, || {
+            black_box(found);
+        });
+    }
+}
+
+/// The leak: sessions are opened and never closed.
+mod session {
+    use std::sync::{Mutex, PoisonError};
+    use std::time::Duration;
+
+    /// Size of a session. One is opened 16 times a second.
+    const BYTES: usize = 64 << 10;
+    /// Number of sessions beyond which the demo closes them all: 256 MiB, after four minutes.
+    const MAX_SESSIONS: usize = 4096;
+
+    static OPEN: Mutex<Vec<Vec<u8>>> = Mutex::new(Vec::new());
+
+    #[inline(never)]
+    pub(super) fn open(_phase: usize, _turn: Duration) {
+        let session = vec![1u8; BYTES];
+        let mut sessions = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
+        if sessions.len() == MAX_SESSIONS {
+            sessions.clear();
+        }
+        sessions.push(session);
     }
 }

@@ -68,6 +68,8 @@ pub(super) struct ClosedScreen {
 pub(super) enum ScreenExit {
     /// The target ended.
     TargetExited(TargetExit),
+    /// The target ended, and the user wants to watch this process of its name.
+    Attach(u32),
     /// The user left, and the target runs on.
     Detached,
     /// This signal ended sigtop.
@@ -75,19 +77,21 @@ pub(super) enum ScreenExit {
 }
 
 /// Shows the screen until the user leaves. `recording` is the name of the recording that is
-/// replayed, if any.
+/// replayed, if any; `successor` that of the process whose successor can be watched.
 pub(super) fn run_screen(
     session: &mut Session,
     args: &WatchArgs,
     settings: Settings,
     launched: bool,
     recording: Option<String>,
+    successor: Option<String>,
 ) -> Result<ClosedScreen, Failure> {
     let (device, is_replay) = (device(args), recording.is_some());
     let options = tui::Options {
         command: settings.command.clone(),
         launched,
         recording,
+        successor,
         base: settings.base.clone(),
         output: launched,
         on_quit: args.on_quit.unwrap_or_default(),
@@ -107,6 +111,7 @@ pub(super) fn run_screen(
     let exit = |exit: Option<TargetExit>| exit.map_or(ScreenExit::Detached, ScreenExit::TargetExited);
     let exit = match outcome.departure {
         Departure::Signal(signal) => ScreenExit::Signalled(signal),
+        Departure::Attach(pid) => ScreenExit::Attach(pid),
         Departure::Left => ScreenExit::Detached,
         Departure::Over => exit(reported()),
         Departure::Ended => exit(reported().or_else(|| wait_for_exit(session))),

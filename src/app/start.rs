@@ -1,5 +1,6 @@
 //! Starts a watch: selects or launches its target, listens for the agents and starts the session.
 
+use std::collections::HashSet;
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -17,8 +18,8 @@ use crate::attach::find::{self, AttachableProcess, WatchMethod};
 use crate::attach::launch::{self, Preload, Stdio, launch};
 use crate::attach::library::AgentDirectories;
 use crate::attach::program;
-use crate::attach::survey::{Survey, find_by_name};
-use crate::attach::{AttachError, Refusal, is_ignored};
+use crate::attach::survey::{Survey, SurveyedProcess, find_by_name, first_of_name};
+use crate::attach::{AttachError, Refusal, is_ignored, quote_command};
 use crate::link::listener::{Listener, MAX_DIRECTORY_BYTES};
 use crate::sampler::engines;
 use crate::sampler::supervisor::Sampler;
@@ -28,6 +29,9 @@ use crate::wire::Engine;
 
 /// Capacity of the channel from the listener to the session, in batches.
 const MAX_QUEUED_BATCHES: usize = 64;
+
+/// Time between two looks for a process that `--wait` waits for. A look takes a few milliseconds.
+const WAIT_INTERVAL: Duration = Duration::from_millis(200);
 
 /// The processes that `--pid` selects.
 pub(super) enum Selection {
@@ -42,26 +46,61 @@ pub(super) fn select_processes(args: &WatchArgs) -> Result<Selection, Failure> {
     let mut carriers: Vec<AttachableProcess> = Vec::new();
     let mut survey = None;
     for selector in &args.pid {
-        let pid = match selector {
-            ProcessSelector::Pid(pid) => *pid,
+        let pids = match selector {
+            ProcessSelector::Pid(pid) => vec![*pid],
+            ProcessSelector::Name(name) if args.wait => vec![wait_for_name(name, args.screen.quiet)?],
             ProcessSelector::Name(name) => {
-                match find_by_name(name, survey.get_or_insert_with(|| Survey::default().look())) {
+                let candidates = survey.get_or_insert_with(|| Survey::default().look());
+                match find_by_name(name, candidates) {
                     Err(AttachError::ManyNames { watchable: true, .. }) if uses_screen(args) => {
                         match pick_process(args, name)? {
-                            Picked::Process(pid) => pid,
+                            Picked::Processes(pids) => pids,
                             other => return Ok(Selection::Quit(other.exit_status())),
                         }
                     }
-                    found => found?,
+                    Err(AttachError::ManyNames { watchable: true, pids, .. })
+                        if !args.no_follow && has_one_server(&pids, candidates) =>
+                    {
+                        vec![first_of_name(pids[0], candidates)]
+                    }
+                    found => vec![found?],
                 }
             }
         };
-        let carrier = check_process(args, pid)?;
-        if !carriers.contains(&carrier) {
-            carriers.push(carrier);
+        for pid in pids {
+            let carrier = check_process(args, pid)?;
+            if !carriers.contains(&carrier) {
+                carriers.push(carrier);
+            }
         }
     }
     Ok(Selection::Processes(carriers))
+}
+
+/// Whether these processes are a server and its workers, which are watched with it.
+fn has_one_server(pids: &[u32], candidates: &[SurveyedProcess]) -> bool {
+    let servers = pids.iter().map(|&pid| first_of_name(pid, candidates));
+    servers.collect::<HashSet<u32>>().len() == 1
+}
+
+/// Waits until a process of this name can be watched. Returns the first of them.
+fn wait_for_name(name: &str, quiet: bool) -> Result<u32, Failure> {
+    let mut survey = Survey::default();
+    let mut is_silent = quiet;
+    loop {
+        let candidates = survey.look();
+        match find_by_name(name, &candidates) {
+            Err(AttachError::NoName { .. }) => {}
+            Err(AttachError::ManyNames { watchable: true, pids, .. }) => {
+                return Ok(first_of_name(pids[0], &candidates));
+            }
+            found => return Ok(found?),
+        }
+        if !std::mem::replace(&mut is_silent, true) {
+            print_message(&format!("waiting for a process called {} (Ctrl-C ends)", quote_command(&[name])));
+        }
+        std::thread::sleep(WAIT_INTERVAL);
+    }
 }
 
 /// Checks that a process can be watched, from outside if the arguments say so.
@@ -76,7 +115,7 @@ pub(super) fn check_process(args: &WatchArgs, pid: u32) -> Result<AttachableProc
 
 /// Shows the list of processes, filtered by `filter` to begin with.
 pub(super) fn pick_process(args: &WatchArgs, filter: &str) -> Result<Picked, Failure> {
-    tui::pick(filter, device(args), theme(args), &args.screen.keys, !args.screen.no_mouse)
+    tui::pick((filter, !args.no_follow), device(args), theme(args), &args.screen.keys, !args.screen.no_mouse)
         .map_err(|error| Failure::new(Failure::INTERNAL, error))
 }
 

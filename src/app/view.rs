@@ -48,7 +48,7 @@ pub(super) fn run(view: &ViewArgs) -> Result<u8, Failure> {
         return Ok(0);
     }
     progress.clear();
-    let closed = run_screen(&mut session, &args, screen_settings, false, Some(name))?;
+    let closed = run_screen(&mut session, &args, screen_settings, false, Some(name), None)?;
     if let Some(mut finished) = session.finish() {
         print_summary(&closed, &finished.summarize(), &args);
     }

@@ -23,6 +23,7 @@ use crate::attach::find::AttachableProcess;
 use crate::attach::launch::Stdio;
 use crate::pprof::raw_dump;
 use crate::session::{FinishedSession, RecordingOptions, SavedFile, Session, Settings, WatchTarget};
+use crate::symbols::sanitize::sanitize;
 use crate::tally::measure;
 use crate::tui::{NameStyle, Picked};
 
@@ -40,7 +41,11 @@ pub(super) fn launch_and_watch(args: &WatchArgs, adjust: impl FnOnce(&mut Settin
     let stdio = if output.screen { Stdio::Terminal { rows: 24, columns: 80 } } else { Stdio::Inherit };
     let mut pending = launch_target(args, stdio)?;
     adjust(&mut pending.settings);
-    run(pending, args, output)
+    match run(pending, args, output)? {
+        WatchExit::Status(status) => Ok(status),
+        // Only what was attached to has a successor.
+        WatchExit::Attach(_) => Ok(0),
+    }
 }
 
 /// Runs `sigtop --pid PID|NAME,...`.
@@ -54,14 +59,40 @@ pub(super) fn watch_selected(args: &WatchArgs) -> Result<u8, Failure> {
 /// Runs `sigtop` without arguments: lets the user choose a process.
 pub(super) fn watch_picked(args: &WatchArgs) -> Result<u8, Failure> {
     match pick_process(args, "")? {
-        Picked::Process(pid) => watch_processes(args, vec![check_process(args, pid)?]),
+        Picked::Processes(pids) => {
+            let carriers = pids.into_iter().map(|pid| check_process(args, pid));
+            watch_processes(args, carriers.collect::<Result<_, _>>()?)
+        }
         other => Ok(other.exit_status()),
     }
 }
 
-fn watch_processes(args: &WatchArgs, carriers: Vec<AttachableProcess>) -> Result<u8, Failure> {
-    let output = WatchOutput::open(args, TableSink::Stdout)?;
-    run(attach_target(args, carriers)?, args, output)
+fn watch_processes(args: &WatchArgs, mut carriers: Vec<AttachableProcess>) -> Result<u8, Failure> {
+    loop {
+        let output = WatchOutput::open(args, TableSink::Stdout)?;
+        match run(attach_target(args, carriers)?, args, output)? {
+            WatchExit::Status(status) => return Ok(status),
+            WatchExit::Attach(pid) => carriers = vec![check_process(args, pid)?],
+        }
+    }
+}
+
+/// The way in which a watch ended.
+enum WatchExit {
+    /// sigtop exits with this status.
+    Status(u8),
+    /// The user wants to watch this process next.
+    Attach(u32),
+}
+
+/// The name of the process whose successor can be watched after its end. A second watch would
+/// overwrite the files of the first.
+fn successor_name(args: &WatchArgs, target: &WatchTarget) -> Option<String> {
+    let writes_files = args.save.is_some() || args.raw.is_some();
+    let WatchTarget::Attached(carriers) = target else { return None };
+    let name = carriers.first().filter(|_| !writes_files)?.comm.clone();
+    let is_one_name = carriers.iter().all(|carrier| carrier.comm == name) && sanitize(&name) == name;
+    is_one_name.then_some(name)
 }
 
 /// The outputs of a watch. They are opened before the target is launched, so that errors come
@@ -96,18 +127,19 @@ fn open_table_sink(args: &WatchArgs, default: TableSink) -> Result<TableSink, Fa
     }
 }
 
-fn run(mut pending: PendingSession, args: &WatchArgs, output: WatchOutput) -> Result<u8, Failure> {
+fn run(mut pending: PendingSession, args: &WatchArgs, output: WatchOutput) -> Result<WatchExit, Failure> {
     let WatchOutput { screen, tables, save, recording } = output;
     let launched = match &pending.target {
         WatchTarget::Launched(target) => Some(target.pid),
         WatchTarget::Attached(_) => None,
     };
+    let successor = successor_name(args, &pending.target);
     pending.settings.sample_times = save.needs_sample_times();
     let settings = pending.settings.clone();
     let on_quit = args.on_quit.unwrap_or_default();
     let mut session = start_session(pending, recording).map_err(|failure| give_up(failure, launched, on_quit))?;
     let (closed, end) = if screen {
-        (Some(run_screen(&mut session, args, settings, launched.is_some(), None)?), BatchEnd::default())
+        (Some(run_screen(&mut session, args, settings, launched.is_some(), None, successor)?), BatchEnd::default())
     } else {
         (None, print_tables(&session, args, tables, (launched, None))?)
     };
@@ -120,15 +152,16 @@ fn run(mut pending: PendingSession, args: &WatchArgs, output: WatchOutput) -> Re
     if let Some(signal) = end.signal {
         // Whoever sent it sees that it did what it does to any program.
         let _ = emulate_default_handler(signal);
-        return Ok(128u8.saturating_add(signal as u8));
+        return Ok(WatchExit::Status(128u8.saturating_add(signal as u8)));
     }
     let exit = end.exit.map_or(ScreenExit::Detached, ScreenExit::TargetExited);
     let exit = closed.map_or(exit, |closed| closed.exit);
-    Ok(match exit {
+    Ok(WatchExit::Status(match exit {
+        ScreenExit::Attach(pid) => return Ok(WatchExit::Attach(pid)),
         ScreenExit::TargetExited(exit) if launched.is_some() => exit.exit_status(),
         ScreenExit::Signalled(signal) => 128u8.saturating_add(signal as u8),
         _ => 0,
-    })
+    }))
 }
 
 /// Writes the files of `--raw` and `--save`.

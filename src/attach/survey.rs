@@ -1,6 +1,6 @@
 //! Lists all processes for the picker: command, user, CPU usage, and whether each can be watched or
-//! why not. Repeated surveys are cheap: for a known process only `stat` is read, and its mappings
-//! once.
+//! why not. Repeated surveys are cheap: of a known process only `stat` and the arguments are
+//! read, which servers write anew as titles, and its mappings once.
 
 use std::collections::HashMap;
 use std::ffi::OsString;
@@ -22,6 +22,10 @@ const MAX_USERS: usize = 1024;
 pub struct SurveyedProcess {
     /// Its pid.
     pub pid: u32,
+    /// Its parent's pid.
+    pub parent: u32,
+    /// Its start time in clock ticks since boot.
+    pub start_ticks: u64,
     /// Its name: at most 15 bytes of any value.
     pub comm: String,
     /// Its arguments; none for a kernel thread.
@@ -67,7 +71,6 @@ struct CachedProcess {
     comm: String,
     is_dead: bool,
     cpu_ticks: u64,
-    words: Vec<OsString>,
     user: u32,
     verdict: Result<WatchMethod, Obstacle>,
 }
@@ -86,14 +89,15 @@ impl Survey {
         let own = std::process::id();
         let listed = processes().into_iter().filter(|&pid| pid != own);
         let listed: Vec<(u32, ProcStat)> = listed.filter_map(|pid| Some((pid, ProcStat::of(pid).ok()?))).collect();
-        self.update(listed, Instant::now(), inspect)
+        self.update(listed, Instant::now(), command_line, inspect)
     }
 
     fn update(
         &mut self,
         listed: Vec<(u32, ProcStat)>,
         now: Instant,
-        mut inspect: impl FnMut(u32) -> (Vec<OsString>, u32, Result<WatchMethod, Obstacle>),
+        read_words: impl Fn(u32) -> Vec<OsString>,
+        mut inspect: impl FnMut(u32) -> (u32, Result<WatchMethod, Obstacle>),
     ) -> Vec<SurveyedProcess> {
         let passed = self.surveyed_at.replace(now).map(|before| now.duration_since(before));
         let mut known = HashMap::with_capacity(listed.len());
@@ -109,15 +113,17 @@ impl Survey {
             let entry = match same {
                 Some(earlier) => CachedProcess { cpu_ticks, ..earlier },
                 None => {
-                    let (words, user, verdict) = inspect(pid);
-                    let (start_ticks, comm) = (stat.start_ticks, stat.comm);
-                    CachedProcess { start_ticks, comm, is_dead, cpu_ticks, words, user, verdict }
+                    let (user, verdict) = inspect(pid);
+                    let comm = stat.comm.clone();
+                    CachedProcess { start_ticks: stat.start_ticks, comm, is_dead, cpu_ticks, user, verdict }
                 }
             };
             candidates.push(SurveyedProcess {
                 pid,
+                parent: stat.parent,
+                start_ticks: stat.start_ticks,
                 comm: entry.comm.clone(),
-                words: entry.words.clone(),
+                words: if stat.is_kernel_thread() { Vec::new() } else { read_words(pid) },
                 user: self.name(entry.user),
                 cpu,
                 method: entry.verdict.as_ref().ok().copied(),
@@ -138,12 +144,12 @@ impl Survey {
     }
 }
 
-fn inspect(pid: u32) -> (Vec<OsString>, u32, Result<WatchMethod, Obstacle>) {
+fn inspect(pid: u32) -> (u32, Result<WatchMethod, Obstacle>) {
     let user = ProcStatus::of(pid).map_or(u32::MAX, |status| status.users[1]);
     let verdict = find::check(pid)
         .map(|process| process.method)
         .map_err(|error| Obstacle { refusal: refusal(&error), sentence: error.to_string() });
-    (command_line(pid), user, verdict)
+    (user, verdict)
 }
 
 fn refusal(error: &AttachError) -> Refusal {
@@ -184,6 +190,36 @@ pub fn find_by_name(name: &str, candidates: &[SurveyedProcess]) -> Result<u32, A
     }
 }
 
+/// Returns the descendants of a process among these that can be watched.
+pub fn watchable_descendants(pid: u32, candidates: &[SurveyedProcess]) -> Vec<u32> {
+    let mut found = vec![pid];
+    let mut next = 0;
+    // A pid that is used again may be its own ancestor, as the processes are not read at one time.
+    while let Some(&parent) = found.get(next) {
+        let children = candidates.iter().filter(|one| one.parent == parent).map(|one| one.pid);
+        let new: Vec<u32> = children.filter(|child| !found.contains(child)).collect();
+        found.extend(new);
+        next += 1;
+    }
+    let is_watchable = |pid: &u32| candidates.iter().any(|one| one.pid == *pid && one.obstacle.is_none());
+    found.into_iter().skip(1).filter(is_watchable).collect()
+}
+
+/// Returns the first process of the name among the ancestors of a process: the server that started
+/// it as a worker. That may be the process itself.
+pub fn first_of_name(pid: u32, candidates: &[SurveyedProcess]) -> u32 {
+    let find = |pid: u32| candidates.iter().find(|one| one.pid == pid);
+    let Some(mut at) = find(pid) else { return pid };
+    // Every step goes to another process.
+    for _ in candidates {
+        match find(at.parent).filter(|parent| parent.comm == at.comm && parent.obstacle.is_none()) {
+            Some(parent) => at = parent,
+            None => break,
+        }
+    }
+    at.pid
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -202,18 +238,20 @@ mod tests {
         let (mut survey, start) = (Survey::default(), Instant::now());
         let mut inspected = Vec::new();
         let mut look = |listed: &[(u32, ProcStat)], seconds: u64| {
-            survey.update(listed.to_vec(), start + Duration::from_secs(seconds), |pid| {
+            let title = |pid: u32| vec![format!("app: {pid} at {seconds} s").into()];
+            survey.update(listed.to_vec(), start + Duration::from_secs(seconds), title, |pid| {
                 inspected.push(pid);
-                (vec!["./app".into()], u32::MAX, Ok(WatchMethod::External))
+                (u32::MAX, Ok(WatchMethod::External))
             })
         };
         let cpu = |seen: &[SurveyedProcess]| seen.iter().map(|one| one.cpu).collect::<Vec<_>>();
         let ticks = u64::try_from(sysconf(SysconfVar::CLK_TCK).unwrap().unwrap()).unwrap();
         let first = look(&[(7, stat("app", 0, 1)), (8, stat("idle", 50, 2))], 0);
         assert_eq!(cpu(&first), [None, None], "not known yet is not 0");
-        assert_eq!((first[0].user.as_str(), first[0].command().as_str()), ("4294967295", "./app"));
+        assert_eq!((first[0].user.as_str(), first[0].command().as_str()), ("4294967295", "app: 7 at 0 s"));
         let second = look(&[(7, stat("app", ticks, 1)), (8, stat("idle", 50, 2))], 2);
         assert_eq!(cpu(&second), [Some(50.0), Some(0.0)]);
+        assert_eq!(second[0].command(), "app: 7 at 2 s", "a title that changed is read again");
         // Process 8 has ended and its pid was reused; process 7 has executed another program.
         let third = look(&[(7, stat("other", ticks, 1)), (8, stat("idle", 90, 3))], 3);
         assert_eq!(cpu(&third), [Some(0.0), None]);
@@ -224,6 +262,8 @@ mod tests {
     fn a_name_finds_one_process_or_lists_several() {
         let candidate = |pid: u32, comm: &str, word: &str, obstacle| SurveyedProcess {
             pid,
+            parent: 1,
+            start_ticks: 0,
             comm: comm.to_owned(),
             words: vec![word.into(), "-x".into()],
             user: String::new(),
@@ -244,6 +284,34 @@ mod tests {
         let said = |name: &str| find_by_name(name, &list).unwrap_err().to_string();
         assert_eq!(said("nginx"), "2 processes are called nginx; name one, or several: sigtop --pid 40,41");
         assert_eq!(said("redis"), "no process is called redis; sigtop alone lists what can be watched");
+    }
+
+    #[test]
+    fn a_server_is_found_with_its_workers() {
+        let process = |pid: u32, parent: u32, comm: &str, is_open: bool| SurveyedProcess {
+            pid,
+            parent,
+            start_ticks: 0,
+            comm: comm.to_owned(),
+            words: Vec::new(),
+            user: String::new(),
+            cpu: None,
+            method: None,
+            obstacle: if is_open { None } else { obstacle(Refusal::NotTraceable) },
+        };
+        let list = [
+            process(1, 0, "init", false),
+            process(10, 1, "nginx", true),
+            process(11, 10, "nginx", true),
+            process(12, 10, "nginx", false),
+            process(13, 11, "gzip", true),
+            process(20, 21, "loop", true),
+            process(21, 20, "loop", true),
+        ];
+        assert_eq!(watchable_descendants(10, &list), [11, 13]);
+        assert_eq!((watchable_descendants(13, &list), watchable_descendants(20, &list)), (vec![], vec![21]));
+        assert_eq!([11, 10, 13, 99].map(|pid| first_of_name(pid, &list)), [10, 10, 13, 99]);
+        assert!([20, 21].contains(&first_of_name(20, &list)), "the search of a loop ends");
     }
 
     #[test]

@@ -18,7 +18,7 @@ pub mod merge;
 pub mod node_tags;
 pub mod nodes;
 mod objdump;
-mod own_code;
+pub mod own_code;
 pub mod path;
 pub mod profile;
 pub mod prune;

@@ -57,8 +57,10 @@ pub struct Process {
     pub image: u32,
     /// Target of `/proc/self/exe`.
     pub executable: String,
-    /// Command line.
+    /// Command line at the time of the Hello.
     pub argv: Vec<String>,
+    /// The command line since, which servers use as a title; empty if it was not read again.
+    pub title: Vec<String>,
     /// The name that it has given to itself, if its parent runs the same program under another one.
     pub own_name: Option<String>,
     /// Viewer's clock minus target's clock, ns.
@@ -106,6 +108,7 @@ impl Process {
             image,
             executable: String::from_utf8_lossy(&hello.executable).into_owned(),
             argv: split_arguments(&hello.argv),
+            title: Vec::new(),
             own_name: None,
             clock_offset_ns: offset_ns(at_ns, hello.monotonic_ns),
             connected: true,

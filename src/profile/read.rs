@@ -207,6 +207,11 @@ impl Profile {
         self.threads[id.0 as usize].state = state;
     }
 
+    /// Sets the title of a process: its arguments, as read from `/proc` again.
+    pub fn set_title(&mut self, id: ProcessId, title: Vec<String>) {
+        self.processes[id.0 as usize].title = title;
+    }
+
     /// Number of times that a thread got a name. It grows with every new name.
     pub fn name_changes(&self) -> u64 {
         self.name_changes

@@ -29,7 +29,7 @@ pub(super) struct Baseline {
     /// The time when the baseline was set, on the viewer's clock, ns.
     pub(super) at_ns: u64,
     /// Whether its samples are of another file, with another clock.
-    is_of_file: bool,
+    pub(super) is_of_file: bool,
     tallier: Tallier,
     /// The last result.
     result: Option<(CacheKey, Tallies)>,

@@ -31,6 +31,7 @@ impl Facts {
     pub fn unknown(clock: Clock) -> Facts {
         Facts {
             command: String::new(),
+            title: None,
             pids: Vec::new(),
             processes: 0,
             threads: None,
@@ -88,6 +89,8 @@ pub fn unread_reason(interpreter: &Interpreter) -> &'static str {
 pub struct Facts {
     /// The command as launched, or the command line of the process attached to.
     pub command: String,
+    /// The text that the process attached to has written over its arguments, if it is the only one.
+    pub title: Option<String>,
     /// The launched process, or the processes attached to.
     pub pids: Vec<u32>,
     /// Number of processes with a connected agent.

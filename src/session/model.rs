@@ -37,6 +37,8 @@ pub struct Model {
     measured_time: MeasuredTime,
     question: Question,
     baseline: Option<Baseline>,
+    /// The baseline of a file, while differences are off.
+    hidden_baseline: Option<Baseline>,
     /// The last timeline, with the query and the version of the names it was computed for.
     timeline: Option<((Query, u64), Timeline)>,
     /// Arrival time of the first sample, ns.
@@ -68,6 +70,7 @@ impl Model {
             measured_time: MeasuredTime::default(),
             question,
             baseline: None,
+            hidden_baseline: None,
             timeline: None,
             begun_ns: None,
             pending_requests: VecDeque::new(),
@@ -185,7 +188,7 @@ impl Model {
     /// Selects another clock of a live session. Its totals are kept, its history starts again.
     pub fn select_clock(&mut self, clock: Clock) {
         if clock != self.clock {
-            self.set_baseline(false, 0);
+            self.drop_baseline();
             self.profile.clear_history(clock);
             self.profile.clear_history(clock.sampled());
             self.clock = clock;
@@ -218,16 +221,29 @@ impl Model {
         self.frozen.map(|(_, received)| self.received - received)
     }
 
-    /// Sets the baseline to the current view, or removes it.
+    /// Sets the baseline to the current view, or removes it. The baseline of a file comes back.
     pub fn set_baseline(&mut self, on: bool, now_ns: u64) {
+        self.dirty = true;
+        if on && let Some(file) = self.hidden_baseline.take() {
+            self.baseline = Some(file);
+            return;
+        }
+        self.hidden_baseline = self.baseline.take().filter(|baseline| !on && baseline.is_of_file);
+        if self.hidden_baseline.is_some() {
+            return;
+        }
         self.profile.clear_baseline();
-        self.baseline = None;
         if on {
             let now_ns = self.frozen.map_or(now_ns, |(frozen_ns, _)| frozen_ns);
             self.profile.set_baseline();
             self.baseline = Some(Baseline::new(self.span(now_ns), now_ns));
         }
-        self.dirty = true;
+    }
+
+    /// Removes the baseline, also that of a file: nothing can be compared with it any more.
+    fn drop_baseline(&mut self) {
+        self.profile.clear_baseline();
+        (self.baseline, self.hidden_baseline) = (None, None);
     }
 
     /// Makes all samples so far the baseline, the last of which is of `at_ns`, and begins again
@@ -271,7 +287,7 @@ impl Model {
 
     /// Resets the totals of the selected clock.
     pub fn reset(&mut self) {
-        self.set_baseline(false, 0);
+        self.drop_baseline();
         self.profile.reset(self.clock);
         self.since_reset.reset(self.clock, self.received);
         self.measured_time.reset();

@@ -30,6 +30,7 @@ use super::save::SaveRequest;
 use super::scheduler::{ANSWER_NS, AnswerScope, Scheduler};
 use super::settings::{NOTICES, Settings};
 use super::socket_names::SocketNames;
+use super::thread_states;
 use super::warning::warning;
 use crate::attach::launch;
 use crate::link::recording::{Block, CpuReading, RecordingError, RecordingInfo};
@@ -379,6 +380,7 @@ impl SessionThread {
                     warning_and_end = live.end(now_ns).map(|sentence| (sentence, false));
                 }
                 if live.read_meters(&self.model.profile, is_over, now_ns) {
+                    thread_states::update_titles(&mut self.model.profile);
                     self.scheduler.note_news();
                     let used_ns = live.cpu_used.as_nanos() as u64;
                     self.recorder.cpu(&CpuReading { at_ns: now_ns, used_ns, now: live.meter.now() });

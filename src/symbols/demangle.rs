@@ -1,5 +1,6 @@
-//! Demangles Rust, C++ and Fortran names to a full and a short form, both safe to display. C names
-//! and unknown forms stay as they are. [`simplify`](super::simplify) shortens full names.
+//! Demangles Rust, C++, Fortran, D, Haskell and OCaml names to a full and a short form, both safe
+//! to display. C names and unknown forms stay as they are. [`simplify`](super::simplify) shortens full
+//! names.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -9,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use cpp_demangle::{DemangleOptions, ParseOptions};
 
+use super::other_languages;
 use super::sanitize::sanitize;
 use super::simplify;
 
@@ -90,7 +92,10 @@ pub fn demangle(raw: &[u8]) -> Name {
         None
     } else {
         // Demanglers may panic on malformed names.
-        catch_unwind(AssertUnwindSafe(|| rust(base).or_else(|| cpp(base)).or_else(|| fortran(base)))).unwrap_or(None)
+        catch_unwind(AssertUnwindSafe(|| {
+            rust(base).or_else(|| cpp(base)).or_else(|| fortran(base)).or_else(|| other_languages::demangle(base))
+        }))
+        .unwrap_or(None)
     };
     let is_mangled = known.is_some();
     let (mut full, mut short) = known.unwrap_or_else(|| (base.to_owned(), without_alias(base).to_owned()));

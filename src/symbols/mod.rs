@@ -40,6 +40,7 @@ mod nameless;
 mod names;
 mod object;
 pub mod offsets;
+mod other_languages;
 pub mod own_code;
 mod plt;
 mod resolved;

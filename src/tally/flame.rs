@@ -23,6 +23,8 @@ pub struct FlameBox {
     pub short: Text,
     /// The last component of the module's path.
     pub module: Text,
+    /// Whether the function is own code; the root is not.
+    pub is_own: bool,
     /// Whether every such call is inlined.
     pub inlined: bool,
     /// The weight of samples with this path, ns: the sum of its children's and `self_ns`, unless
@@ -33,6 +35,15 @@ pub struct FlameBox {
     /// The difference from the baseline, if there is one. The weights are then those of both
     /// together.
     pub difference: Option<Difference>,
+}
+
+impl FlameBox {
+    /// The weights in the baseline and now, ns. Without a baseline, the first is 0.
+    pub fn before_and_now(&self) -> (u64, u64) {
+        let Some(Difference { ns, change }) = self.difference else { return (0, self.weight_ns) };
+        let both_ns = self.weight_ns.saturating_sub(ns) / 2;
+        if change.negative { (both_ns + ns, both_ns) } else { (both_ns, both_ns + ns) }
+    }
 }
 
 /// A flame graph. Its boxes are stored level by level, so that children are a range.
@@ -144,11 +155,11 @@ impl FlameBuilder<'_> {
             let start = order.len();
             order.extend(children.into_iter().map(|child| (at, child)));
             let OpenBox { row, inlined, weight_ns, self_ns, .. } = self.boxes[index];
-            let (full, short, module, shows_inline) = match row {
-                RowId::NONE => (Text::default(), Text::from("all"), Text::default(), false),
+            let (full, short, module, is_own, shows_inline) = match row {
+                RowId::NONE => (Text::default(), Text::from("all"), Text::default(), false, false),
                 row => {
                     let label = self.rows.label(row);
-                    (label.full.clone(), label.short.clone(), label.module.clone(), label.shows_inline)
+                    (label.full.clone(), label.short.clone(), label.module.clone(), label.is_own, label.shows_inline)
                 }
             };
             flame.boxes.push(FlameBox {
@@ -157,6 +168,7 @@ impl FlameBuilder<'_> {
                 full,
                 short,
                 module,
+                is_own,
                 inlined: inlined && shows_inline,
                 weight_ns,
                 self_ns,

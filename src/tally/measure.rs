@@ -129,6 +129,16 @@ pub fn signed(ns: u64, unit: ValueUnit, negative: bool) -> String {
     }
 }
 
+/// Formats the difference of two shares in percentage points, with its sign; `0` if it rounds to
+/// that. The weights and their bases are those before and now.
+pub fn points((before, now): (u64, u64), (before_base, now_base): (u64, u64)) -> String {
+    let percent = |part: u64, base: u64| if base == 0 { 0.0 } else { part as f64 / base as f64 * 100.0 };
+    match format!("{:+.2}", percent(now, now_base) - percent(before, before_base)) {
+        words if words[1..] == *"0.00" => "0".to_owned(),
+        words => words,
+    }
+}
+
 /// Formats `part` as a percentage of `total`: at least two digits, padded to six characters.
 pub fn percentage(part: u64, total: u64) -> String {
     percent(percent_of(part, total))
@@ -329,6 +339,18 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+
+    #[test]
+    fn points_have_a_sign() {
+        let points = |before, now| points((before, now), (10_000, 10_000));
+        assert_eq!(points(1_000, 4_160), "+31.60");
+        assert_eq!((points(131, 100), points(0, 10_000)), ("-0.31".to_owned(), "+100.00".to_owned()));
+        assert_eq!(super::points((4_000, 4_001), (1_000_000, 1_000_000)), "0", "it rounds to 0");
+        assert_eq!(
+            (super::points((5, 5), (10, 20)), super::points((0, 5), (0, 10))),
+            ("-25.00".into(), "+50.00".into())
+        );
+    }
 
     #[test]
     fn values_have_two_decimals_or_none() {

@@ -30,6 +30,10 @@ pub enum Action {
     Banner(String),
     /// Explanations of the files that the last [`Command::Why`] names.
     Found(Vec<Explanation>),
+    /// A new process with the name of the ended target has this pid.
+    Successor(u32),
+    /// Leave the screen to watch the new process.
+    Attach,
     /// The target has ended.
     Ended(TargetExit),
     /// A save has completed or failed.
@@ -155,6 +159,8 @@ pub enum Action {
     },
     /// Set the start or the end of a time span, or clear it.
     Mark,
+    /// Mark all processes of the list, or remove the marks.
+    MarkAll,
     /// Switch the diff against the current view on or off.
     Baseline,
     /// Copy the selected name to the clipboard.
@@ -197,6 +203,7 @@ impl Action {
                 | Action::Banner(_)
                 | Action::Found(_)
                 | Action::Ended(_)
+                | Action::Successor(_)
                 | Action::Saved(_)
                 | Action::SessionOver
                 | Action::Resize(..)
@@ -289,6 +296,8 @@ pub enum Effect {
     Send(Command),
     /// Copy text to the clipboard.
     Copy(String),
+    /// Search for a new process of this name, see [`Action::Successor`].
+    FindSuccessor(String),
     /// Clear the terminal and redraw the screen in full.
     Redraw,
     /// Restore the terminal and stop until the shell continues this job.
@@ -306,6 +315,8 @@ pub enum Departure {
     Left,
     /// The target had ended before.
     Over,
+    /// The target had ended before, and this process of its name is to be watched.
+    Attach(u32),
     /// This signal terminated sigtop; a target still alive was left running ([`Command::Leave`] is
     /// sent).
     Signal(i32),

@@ -44,7 +44,10 @@ use crate::wire::{Clock, Engine};
 /// not change during a session.
 const UNIT_TOTAL_NS: u64 = 60_000_000_000;
 
-/// The same for bytes.
+/// The shortest period for which the unit is chosen: values are in seconds, also at a higher rate.
+const UNIT_PERIOD_NS: u64 = 10_000_000;
+
+/// The same total for bytes.
 const UNIT_TOTAL_BYTES: u64 = 1 << 40;
 
 /// State of the terminal interface.
@@ -103,6 +106,8 @@ pub struct App {
     period_ns: Pending<u64>,
     pub(super) message: Option<StatusMessage>,
     pub(super) ended: Option<TargetExit>,
+    /// The pid of a new process with the name of the ended target.
+    pub(super) successor: Option<u32>,
     /// Whether the session has ended and answers no more.
     session_over: bool,
     /// Pattern of the last search.
@@ -142,7 +147,7 @@ impl App {
             group: options.question.group,
             roots: options.question.roots,
             names: options.names,
-            unit: ValueUnit::for_report(Clock::Prof, options.period_ns, UNIT_TOTAL_NS),
+            unit: ValueUnit::for_report(Clock::Prof, options.period_ns.max(UNIT_PERIOD_NS), UNIT_TOTAL_NS),
             relative: false,
             fold_idle: true,
             hides_kernel: options.question.hides_kernel,
@@ -159,6 +164,7 @@ impl App {
             period_ns: Pending::new(options.period_ns),
             message: None,
             ended: None,
+            successor: None,
             session_over: false,
             last_search: None,
             command_history: CommandHistory::default(),
@@ -198,7 +204,7 @@ impl App {
         };
         let action = match input {
             Input::Key(key, bytes) => {
-                let known = keys::find_action(self.options.keys.bindings(), &self.mode.key_contexts(self.pane), key);
+                let known = keys::find_action(self.options.keys.bindings(), &self.context().key_contexts(), key);
                 known.or_else(|| match self.mode {
                     Mode::Prompt(..) | Mode::Command(_) | Mode::Save(_) => {
                         key_bytes::character(key).map(Action::Insert)
@@ -260,6 +266,8 @@ impl App {
                 }
             }
             Action::Ended(ending) => return self.target_ended(ending),
+            Action::Successor(pid) => self.successor = Some(pid),
+            Action::Attach => return self.attach_to_successor(),
             Action::Saved(saved) => self.report_save(saved),
             Action::SessionOver => return self.session_ended(),
             Action::Resize(columns, rows) => return self.resize((columns, rows)),
@@ -311,6 +319,8 @@ impl App {
             Action::Save => self.open_saving(),
             // These apply to input lines only, which have handled them above.
             Action::Complete | Action::Recall(_) | Action::SaveFormat(_) | Action::SaveSpan => {}
+            // This applies to the list of processes only.
+            Action::MarkAll => {}
             Action::FilterSelected(subject) => self.filter_selected(subject),
             Action::HideModule => self.hide_module(),
             Action::Undo => self.step_filters(FilterHistory::undo, "nothing to undo"),
@@ -467,6 +477,7 @@ impl App {
             clock: self.clock.value(),
             message: self.message.as_ref(),
             ended: self.ended,
+            successor: self.successor,
             last_search: self.last_search.as_ref(),
         }
     }

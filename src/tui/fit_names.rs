@@ -9,7 +9,8 @@
 //!   the rest fits; then as `short`.
 //!
 //! A lock that is held loses its address, so that its holder can be read. The function of an
-//! interpreter loses its file and line first, then leading parts of its path.
+//! interpreter loses its file and line first, then leading parts of its path. An address in a
+//! library loses the version of the library: `libsqlite3+0x12ab`.
 //!
 //! If the last part alone is too long, it is cut on its right. A name in several rows that would
 //! read the same gets what [tells them apart](super::name_tags) behind it.
@@ -62,6 +63,9 @@ pub fn fit_name<'a>(name: &NameToFit<'a>, style: NameStyle) -> Cow<'a, str> {
         return cut_right(&WaitLabel::parse(short).holder(), room).into_owned().into();
     }
     match style {
+        NameStyle::Bare if columns(short, room) > room => {
+            cut_last(NameFrame::new(short).last_part().without_version(), room)
+        }
         NameStyle::Bare => cut_last(NameFrame::new(short).last_part(), room),
         NameStyle::Short => fit_short(short, room),
         NameStyle::Full if columns(full, room) <= room => full.into(),
@@ -96,7 +100,7 @@ fn fit_short(short: &str, room: usize) -> Cow<'_, str> {
     if let Some(&start) = parts.get(parts.partition_point(is_too_long)) {
         return format!("{}{}{}", frame.before, &frame.core[start..], frame.after).into();
     }
-    cut_last(frame.last_part(), room)
+    cut_last(frame.last_part().without_version(), room)
 }
 
 /// Cuts the last part on its right, in front of the place in a file if that can be kept.

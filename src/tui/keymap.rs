@@ -171,6 +171,7 @@ fn has_fixed_keys(context: KeyContext) -> bool {
             | KeyContext::Question
             | KeyContext::Confirm
             | KeyContext::Ending
+            | KeyContext::Successor
             | KeyContext::Picker
     )
 }

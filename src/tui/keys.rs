@@ -46,6 +46,8 @@ pub enum KeyContext {
     Page,
     /// Typing into the target.
     Typing,
+    /// The panes, once a new process with the name of the ended target runs.
+    Successor,
     /// The list of processes.
     Picker,
 }
@@ -134,11 +136,29 @@ pub static TABLE: &[Binding] = &[
     bind(P::Confirm, &[char('c')], "c", A::Back, "keep one timer per thread", ("cancel", 9)),
     bind(P::Ending, &[char('e')], "e", A::End, "kill the target (SIGKILL)", ("kill it", 9)),
     bind(P::Ending, &[char('l')], "l", A::LetRun, "detach without waiting", ("leave without waiting", 8)),
+    bind(
+        P::Successor,
+        &[char('r')],
+        "r",
+        A::Attach,
+        "watch the new process with the name of the one that has ended",
+        ("attach", 9),
+    ),
     bind(P::Colon, &[code(K::Enter)], "Enter", A::Accept, "execute the command", ("execute", 9)),
     bind(P::Colon, &[code(K::Tab)], "Tab", A::Complete, "complete; again: next completion", ("complete", 8)),
     bind(P::Colon, &[code(K::Up), control('p')], "Up", A::Recall(-1), RECALL, ("older", 6)),
     bind(P::Colon, &[code(K::Down), control('n')], "Down", A::Recall(1), RECALL, NO_HINT),
-    bind(P::Picker, &[code(K::Enter)], "Enter", A::Enter, "profile the selected process", ("profile", 9)),
+    bind(
+        P::Picker,
+        &[code(K::Enter)],
+        "Enter",
+        A::Enter,
+        "profile the marked processes, or the selected one; its children are profiled with it",
+        ("profile", 9),
+    ),
+    bind(P::Picker, &[char(' ')], "Space", A::Mark, "mark a process; mark all that match the filter", ("mark", 6)),
+    bind(P::Picker, &[char('a')], "a", A::MarkAll, "mark a process; mark all that match the filter", ("mark all", 5)),
+    bind(P::Picker, &[code(K::Left)], "Left", A::Out, "select the server that started this worker", ("parent", 7)),
     bind(
         P::Picker,
         &[char('/')],
@@ -318,7 +338,7 @@ pub static TABLE: &[Binding] = &[
     bind(P::Screen, &[char('p')], "p", A::Clock(Clock::Prof), CLOCKS, ("CPU time", 4)),
     bind(P::Screen, &[char('r')], "r", A::Clock(Clock::Real), CLOCKS, ("wall time", 4)),
     bind(P::Screen, &[char('v')], "v", A::Clock(Clock::Virtual), CLOCKS, NO_HINT),
-    bind(P::Screen, &[char('A')], "A", A::Clock(Clock::Alloc), ALLOCATIONS, NO_HINT),
+    bind(P::Screen, &[char('A')], "A", A::Clock(Clock::Alloc), ALLOCATIONS, ("memory", 3)),
     bind(P::Screen, &[char('E')], "E", A::Engine, "timer source: one timer per thread, setitimer", NO_HINT),
     bind(P::Screen, &[char('+')], "+", A::Rate(1), RATE, NO_HINT),
     bind(P::Screen, &[char('-')], "-", A::Rate(-1), RATE, NO_HINT),

@@ -29,6 +29,7 @@ pub mod run;
 pub mod run_picker;
 pub mod screen;
 pub mod scroll;
+mod successor;
 pub mod surface;
 pub mod term;
 pub mod text;

@@ -73,6 +73,12 @@ impl<'a> NameFrame<'a> {
         (self.is_interpreted && is_named).then_some(NameFrame { after: "", ..self })
     }
 
+    /// An address in a library without the end of the library's name: its version.
+    pub(super) fn without_version(self) -> NameFrame<'a> {
+        let end = self.core.find(".so").filter(|&end| end > 0 && self.after.starts_with("+0x"));
+        NameFrame { core: &self.core[..end.unwrap_or(self.core.len())], ..self }
+    }
+
     /// The name with the last part of the path alone.
     pub(super) fn last_part(self) -> NameFrame<'a> {
         let start = self.parts().last().copied().unwrap_or(0);

@@ -41,6 +41,8 @@ pub struct Options {
     pub launched: bool,
     /// Name of the recording that is shown; `None` for a live target.
     pub recording: Option<String>,
+    /// Name of the process whose successor can be watched after its end; `None` if none can.
+    pub successor: Option<String>,
     /// Name of the file that is the baseline of the recording.
     pub base: Option<String>,
     /// Whether the target writes to a pseudo-terminal that sigtop owns.

@@ -12,6 +12,7 @@ use nix::sys::signal::Signal;
 use super::action::{Action, Departure, Effect};
 use super::app::App;
 use super::frame_pacer::FramePacer;
+use super::successor::SuccessorSearch;
 use super::surface::Surface;
 use super::term::clipboard::copy_to_tmux;
 use super::term::error::TuiError;
@@ -50,7 +51,8 @@ pub fn run(
 
     let mut app = App::new(options);
     let output = output.filter(|_| app.options.output);
-    let sources = EventSources { inputs: Some(inputs), signals: Some(signals), notices: Some(notices), output };
+    let (inputs, signals, notices) = (Some(inputs), Some(signals), Some(notices));
+    let sources = EventSources { inputs, signals, notices, output, successor: None };
     let departure = run_loop(&mut console, &mut app, sources, &commands);
     if matches!(departure, Ok(Departure::Signal(signal)) if signal == Signal::SIGHUP as i32) {
         signals::ignore_hangups();
@@ -92,6 +94,8 @@ pub struct EventSources {
     pub notices: Option<Receiver<Notice>>,
     /// Output of the target.
     pub output: Option<Receiver<Vec<u8>>>,
+    /// The search for a new process with the name of the ended target.
+    pub successor: Option<SuccessorSearch>,
 }
 
 /// A reason for the loop to wake up.
@@ -100,6 +104,7 @@ enum LoopEvent {
     Signal(SignalEvent),
     Notice(Notice),
     Output(Vec<u8>),
+    Successor(u32),
     SessionOver,
     TimeToDraw,
     /// A command was sent, the deadline has passed, or a channel was closed.
@@ -135,6 +140,10 @@ pub fn run_loop(
                     Ok(())
                 }
                 Effect::Copy(text) => surface.copy(&text),
+                Effect::FindSuccessor(name) => {
+                    sources.successor = Some(SuccessorSearch::start(name));
+                    Ok(())
+                }
                 Effect::Redraw => surface.redraw(),
                 Effect::Suspend => {
                     // The signal arrives as an event, and this process stops then.
@@ -195,6 +204,7 @@ pub fn run_loop(
             LoopEvent::Notice(Notice::Ended(ending)) => Ok(app.update(Action::Ended(ending))),
             LoopEvent::Notice(Notice::Played | Notice::Concluded) => Ok(Vec::new()),
             LoopEvent::Notice(Notice::Saved(saved)) => Ok(app.update(Action::Saved(saved))),
+            LoopEvent::Successor(pid) => Ok(app.update(Action::Successor(pid))),
             LoopEvent::SessionOver => Ok(app.update(Action::SessionOver)),
         };
         match done {
@@ -248,6 +258,7 @@ fn wait_for_event(
     let signals = sources.signals.as_ref().map(|source| select.recv(source));
     let notices = sources.notices.as_ref().map(|source| select.recv(source));
     let output = sources.output.as_ref().filter(|_| queue.is_open()).map(|source| select.recv(source));
+    let successor = sources.successor.as_ref().map(|search| select.recv(&search.found));
     let taken = outbox.first().map(|_| select.send(commands));
     let operation = match deadline {
         Some(deadline) => match select.select_deadline(deadline) {
@@ -286,6 +297,11 @@ fn wait_for_event(
             sources.output = None;
             LoopEvent::Nothing
         });
+    }
+    if let (true, Some(search)) = (index == successor, &sources.successor) {
+        let found = operation.recv(&search.found).map_or(LoopEvent::Nothing, LoopEvent::Successor);
+        sources.successor = None;
+        return found;
     }
     LoopEvent::Nothing
 }

@@ -24,10 +24,10 @@ const FIRST_SURVEY_INTERVAL: Duration = Duration::from_millis(300);
 const MAX_KEYS: usize = 256;
 
 /// The choice of the user.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Picked {
-    /// Watch this process.
-    Process(u32),
+    /// Watch these processes.
+    Processes(Vec<u32>),
     /// Watch nothing.
     Nothing,
     /// A signal closed the list.
@@ -36,20 +36,26 @@ pub enum Picked {
 
 impl Picked {
     /// The exit status of sigtop after this choice.
-    pub fn exit_status(self) -> u8 {
+    pub fn exit_status(&self) -> u8 {
         match self {
-            Picked::Signal(signal) => 128u8.saturating_add(signal as u8),
-            Picked::Process(_) | Picked::Nothing => 0,
+            Picked::Signal(signal) => 128u8.saturating_add(*signal as u8),
+            Picked::Processes(_) | Picked::Nothing => 0,
         }
     }
 }
 
-/// Shows the list of processes until the user chooses one or leaves. `filter` is the initial
-/// filter.
+/// Shows the list of processes until the user chooses some or leaves. `filter` is the initial
+/// filter; `follows` says that the children of a process are watched with it.
 ///
 /// # Errors
 /// The terminal cannot be set up, or is gone.
-pub fn pick(filter: &str, device: Device, theme: Theme, keys: &Keymap, mouse: bool) -> Result<Picked, TuiError> {
+pub fn pick(
+    (filter, follows): (&str, bool),
+    device: Device,
+    theme: Theme,
+    keys: &Keymap,
+    mouse: bool,
+) -> Result<Picked, TuiError> {
     let (listener, signals) = SignalListener::start()?;
     let (mut console, terminal) = Console::open(device, mouse)?;
     let failure = |cause| TuiError::Signals { cause };
@@ -62,7 +68,7 @@ pub fn pick(filter: &str, device: Device, theme: Theme, keys: &Keymap, mouse: bo
     let surveyor = thread::Builder::new().name("processes".to_owned());
     let surveyor = surveyor.spawn(move || survey_processes(&sender_of_surveys, &stopped)).map_err(failure)?;
 
-    let mut picker = Picker::new(filter, proc::hides_others());
+    let mut picker = Picker::new(filter, proc::hides_others(), follows);
     let picked = run_loop(&mut console, &mut picker, theme, keys, &inputs, &signals, &surveys);
 
     drop((stopper, running, surveys, inputs));
@@ -116,7 +122,7 @@ fn run_loop(
             },
         }
         match choice {
-            Some(Choice::Watch(pid)) => return Ok(Picked::Process(pid)),
+            Some(Choice::Watch(pids)) => return Ok(Picked::Processes(pids)),
             Some(Choice::Leave) => return Ok(Picked::Nothing),
             Some(Choice::Redraw) => console.redraw()?,
             // Without a shell that could resume sigtop, the key does nothing.

@@ -129,6 +129,60 @@ fn several_processes_are_watched_together() {
     }
 }
 
+/// A supervisor starts a server again after its end, and `r` watches the new one.
+#[test]
+fn a_new_process_of_the_name_is_watched_after_the_end() {
+    let name = format!("again-{}", std::process::id());
+    let program = burner(&name);
+    let one = Carrier::start(&program, &["60", "30", "10", "60"]);
+    let mut terminal = on_terminal(&["--pid", &one.pid()]);
+    terminal.see("burn_a");
+    drop(one);
+    terminal.see("waiting for a new one");
+    let two = Carrier::start(&program, &["60", "30", "10", "60"]);
+    terminal.see(&format!("a new one runs ({}): r attaches", two.pid()));
+    terminal.keys("r");
+    terminal.wait("the new process", |screen| {
+        let text = screen.contents();
+        text.contains(&format!("pid {}", two.pid())) && text.contains("burn_a")
+    });
+    terminal.keys("q");
+    assert_eq!(terminal.finish().code(), Some(0));
+}
+
+/// The header, and Threads where there are several, show what a server says that it does now.
+#[test]
+fn a_title_is_read_again() {
+    let start = || Command::new(targets::c("titles")).stdout(Stdio::null()).spawn().expect("the target");
+    let mut children = [start(), start()];
+    let [one, two] = [0, 1].map(|index| children[index].id());
+    for (pids, row) in [(one.to_string(), 0), (format!("{one},{two}"), 5)] {
+        let mut terminal = on_terminal(&["--pid", &pids]);
+        terminal.see("CPU time");
+        terminal.keys("5");
+        for title in ["titles: SELECT", "titles: UPDATE waiting", "titles: SELECT"] {
+            terminal.wait(title, |screen| screen.contents().lines().skip(row).any(|line| line.contains(title)));
+        }
+        terminal.keys("q");
+        assert_eq!(terminal.finish().code(), Some(0));
+    }
+    for child in &mut children {
+        child.kill().and_then(|()| child.wait()).expect("the target");
+    }
+}
+
+#[test]
+fn a_name_is_waited_for() {
+    let name = format!("await-{}", std::process::id());
+    let program = burner(&name);
+    let mut terminal = on_terminal(&["--pid", &name, "--wait"]);
+    terminal.see(&format!("waiting for a process called {name}"));
+    let _target = Carrier::start(&program, &["60", "30", "10", "60"]);
+    terminal.see("burn_a");
+    terminal.keys("q");
+    assert_eq!(terminal.finish().code(), Some(0));
+}
+
 /// Where `/proc` hides processes, a list without them says so.
 #[test]
 fn a_list_says_that_proc_hides_the_processes_of_others() {

@@ -45,9 +45,9 @@ fn table(own: OwnCode, filters: Filters) -> String {
 #[test]
 fn a_table_has_own_functions_and_the_same_total() {
     let folded = "Showing nodes accounting for 1000ms, 100% of 1000ms total
-      flat  flat%   sum%        cum   cum%
-     600ms 60.00% 60.00%      600ms 60.00%  encode
-     400ms 40.00%   100%      400ms 40.00%  sched_yield";
+      flat  flat%   sum%        cum   cum%    library
+     600ms 60.00% 60.00%      600ms 60.00%      600ms  encode -> serde_json::to_string
+     400ms 40.00%   100%      400ms 40.00%      400ms  sched_yield";
     assert_eq!(table(own(None), Filters::default()), folded);
     let all = table(OwnCode::default(), Filters::default());
     assert!(all.starts_with("Showing nodes accounting for 1000ms, 100% of 1000ms total\n"));
@@ -59,8 +59,8 @@ fn a_table_has_own_functions_and_the_same_total() {
 fn filters_come_before_folding() {
     let filters = Filters { focus: vec![Pattern::new("serde_json").unwrap()], ..Filters::default() };
     let folded = "Showing nodes accounting for 400ms, 40.00% of 1000ms total
-      flat  flat%   sum%        cum   cum%
-     400ms 40.00% 40.00%      400ms 40.00%  encode";
+      flat  flat%   sum%        cum   cum%    library
+     400ms 40.00% 40.00%      400ms 40.00%      400ms  encode -> serde_json::to_string";
     assert_eq!(table(own(None), filters), folded);
 }
 

@@ -64,25 +64,30 @@ proptest! {
         let played = scenario(&text).unwrap();
         let query = Query { filters: filters.clone(), own: own.clone(), ..Query::default() };
         let shown = Tallier::default().table(&played.profile, &played.names, &query);
-        let shown: BTreeMap<String, (i64, i64)> =
-            shown.rows.iter().map(|row| (row.full.to_string(), (row.flat_ns as i64, row.cum_ns as i64))).collect();
+        let shown: BTreeMap<String, (i64, i64, i64)> = shown
+            .rows
+            .iter()
+            .map(|row| (row.full.to_string(), (row.flat_ns as i64, row.cum_ns as i64, row.library_ns as i64)))
+            .collect();
 
         let mut bytes = Vec::new();
         proto::write(&mut bytes, &of_scenario(&text, Clock::Prof)).unwrap();
         let mut saved = format::read(bytes.as_slice()).unwrap();
         saved.filter(&filters);
-        if own.folds {
-            saved.fold_foreign(&own, saved.locations.len());
-        }
+        let value = saved.value_index("").unwrap();
+        let locations = saved.locations.len();
+        let libraries = if own.folds { saved.fold_foreign(&own, locations, value).1 } else { Default::default() };
         let grain =
             NodeIdentity { function: true, file: false, line: false, column: false, address: false, object: false };
         let nodes = NodeTable::build(&saved, grain, str::to_owned);
-        let value = saved.value_index("").unwrap();
         let graph = Graph::build(&saved, &nodes, None, GraphOptions { value, edges: EdgeSelection::All, tags: None, drop_negative: false, is_mean: false, is_tree: false });
-        let reported: BTreeMap<String, (i64, i64)> = graph
+        let reported: BTreeMap<String, (i64, i64, i64)> = graph
             .order
             .iter()
-            .map(|&node| (nodes.name(node).to_owned(), (graph.flat[node as usize], graph.cum[node as usize])))
+            .map(|&node| {
+                let (name, node) = (nodes.name(node), node as usize);
+                (name.to_owned(), (graph.flat[node], graph.cum[node], libraries.of(name).0))
+            })
             .collect();
         prop_assert_eq!(shown, reported);
     }

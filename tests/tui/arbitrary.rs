@@ -140,6 +140,7 @@ fn flame() -> impl Strategy<Value = Flame> {
     let numbers = (0..40_usize, 0..40_usize, 0..20_usize, number(), number());
     let boxes = (name(), name(), name(), any::<bool>(), numbers).prop_map(
         |(full, short, module, inlined, (parent, start, count, weight_ns, self_ns))| FlameBox {
+            is_own: weight_ns % 3 == 0,
             parent,
             children: start..start + count,
             full: full.into(),

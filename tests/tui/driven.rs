@@ -72,6 +72,7 @@ fn driven(frames: &AtomicUsize, last: usize, act: impl FnOnce(Ends)) -> Departur
                 signals: Some(from_signals),
                 notices: Some(from_session),
                 output: Some(from_target),
+                successor: None,
             };
             run_loop(&mut surface, &mut app, sources, &to_session)
         });

@@ -126,3 +126,12 @@ fn python_names_lose_their_place_first() {
     }
     compare("python_names", &text);
 }
+
+/// Regression test: the version of a library was kept, and the address in it was cut.
+#[test]
+fn the_version_of_a_library_goes_first() {
+    let fit = |short: &str, room| fit_name(&NameToFit { full: short, short, room }, NameStyle::Short).into_owned();
+    assert_eq!(fit("libsqlite3.so.0.8.6+0x12ab", 30), "libsqlite3.so.0.8.6+0x12ab");
+    assert_eq!(fit("libsqlite3.so.0.8.6+0x12ab", 20), "libsqlite3+0x12ab");
+    assert_eq!(fit("parse.so.cold", 8), "parse.s…", "this is no library");
+}

@@ -28,7 +28,8 @@ fn candidate(pid: u32, user: &str, cpu: Option<f32>, command: &str, refusal: Opt
     let is_server = comm == "server";
     let method = refusal.is_none().then_some(if is_server { WatchMethod::Agent } else { WatchMethod::External });
     let words = if refusal == Some(Refusal::Kernel) { Vec::new() } else { words };
-    SurveyedProcess { pid, comm: comm.to_owned(), words, user: user.to_owned(), cpu, method, obstacle }
+    let (comm, user) = (comm.to_owned(), user.to_owned());
+    SurveyedProcess { pid, parent: 1, start_ticks: 0, comm, words, user, cpu, method, obstacle }
 }
 
 fn processes() -> Vec<SurveyedProcess> {
@@ -51,7 +52,7 @@ struct List {
 
 impl List {
     fn new(filter: &str, size: (u16, u16)) -> List {
-        let mut list = List { picker: Picker::new(filter, false), table: Keymap::default(), size };
+        let mut list = List { picker: Picker::new(filter, false, true), table: Keymap::default(), size };
         list.picker.fit(pane::picker::draw::rows(size.1));
         list.picker.set_processes(processes());
         list
@@ -117,10 +118,10 @@ fn goldens() {
     golden("filtered", list.text(theme));
     list.press("xyz");
     golden("nothing-matches", list.text(Theme::new(Depth::None, true)));
-    let waiting = List { picker: Picker::new("", false), table: Keymap::default(), size: (60, 12) };
+    let waiting = List { picker: Picker::new("", false, true), table: Keymap::default(), size: (60, 12) };
     golden("waiting", waiting.text(theme));
     let mut hidden = List::new("", (140, 20));
-    hidden.picker = Picker::new("", true);
+    hidden.picker = Picker::new("", true, true);
     hidden.picker.set_processes(Vec::new());
     assert!(hidden.text(theme).contains("0 of 0 processes can be watched; /proc hides those of others"));
 }
@@ -129,15 +130,84 @@ fn goldens() {
 fn the_busiest_that_can_be_watched_comes_first_and_enter_takes_it() {
     let mut list = List::new("", (80, 24));
     assert_eq!(list.selected(), 4123);
-    assert_eq!(list.press("\r"), Some(Choice::Watch(4123)));
+    assert_eq!(list.press("\r"), Some(Choice::Watch(vec![4123])));
     list.press("\x1b[F");
     assert_eq!(list.selected(), 2, "the kernel's come last");
     assert_eq!(list.press("\r"), None, "what cannot be watched is not taken");
     list.press("\x1b[H\x1b[B");
-    assert_eq!(list.press("\r"), Some(Choice::Watch(4200)));
+    assert_eq!(list.press("\r"), Some(Choice::Watch(vec![4200])));
     // A click selects a row; a click on the selected row chooses it.
     assert_eq!(list.press("\x1b[<0;9;6M"), None);
-    assert_eq!((list.selected(), list.press("\x1b[<0;9;6M")), (4207, Some(Choice::Watch(4207))));
+    assert_eq!((list.selected(), list.press("\x1b[<0;9;6M")), (4207, Some(Choice::Watch(vec![4207]))));
+}
+
+/// A server with three workers, one of which another user owns.
+fn with_server() -> Vec<SurveyedProcess> {
+    let worker = |pid, cpu, refusal| {
+        let title = format!("postgres: app shop [local] {}", if pid == 5002 { "UPDATE waiting" } else { "idle" });
+        SurveyedProcess {
+            parent: 5000,
+            comm: "postgres".to_owned(),
+            ..candidate(pid, "me", Some(cpu), &title, refusal)
+        }
+    };
+    let server = candidate(5000, "me", Some(0.1), "/usr/lib/postgresql/bin/postgres -D /data", None);
+    let client = SurveyedProcess { parent: 1, ..candidate(5009, "me", Some(90.0), "pgbench postgres", None) };
+    let workers = [worker(5001, 80.0, None), worker(5002, 0.0, None), worker(5003, 1.0, Some(Refusal::NotTraceable))];
+    processes().into_iter().chain([server]).chain(workers).chain([client]).collect()
+}
+
+#[test]
+fn marked_processes_are_watched_together() {
+    let mut list = List::new("", (80, 24));
+    list.press("  ");
+    assert_eq!(list.selected(), 4207, "a mark goes on to the next row");
+    assert_eq!(list.press("\x1b[F"), None);
+    list.press(" ");
+    assert_eq!(list.picker.marked().len(), 2, "what cannot be watched has no mark");
+    golden("marked", list.text(Theme::new(Depth::True, false)));
+    assert_eq!(list.press("\r"), Some(Choice::Watch(vec![4123, 4200])));
+    list.press("\x1b[H ");
+    assert_eq!(list.press("\r"), Some(Choice::Watch(vec![4200])));
+    list.picker.set_processes(processes().into_iter().filter(|one| one.pid != 4200).collect());
+    assert!(list.picker.marked().is_empty(), "it has ended");
+    list.press("a");
+    assert_eq!(list.picker.filter().text(), "a", "without a filter, a begins one");
+    list.press("\x1b");
+    list.press(" a");
+    assert_eq!(list.picker.marked().iter().copied().collect::<Vec<_>>(), [4123, 4207]);
+    list.press("a");
+    assert!(list.picker.marked().is_empty());
+    list.press("/serva");
+    assert!(list.picker.marked().is_empty() && list.picker.filter().text() == "serva", "a is a letter of the filter");
+    list.press("\x7fer\x1b[Ba");
+    assert_eq!(list.picker.marked().len(), 2, "after a move, keys act on what the filter leaves");
+    assert_eq!(list.press("\x1b"), None, "Esc removes the marks first");
+    assert!(list.picker.marked().is_empty() && list.picker.filter().text() == "server");
+}
+
+#[test]
+fn the_server_is_proposed_with_its_workers() {
+    let theme = Theme::new(Depth::True, false);
+    let mut list = List::new("postgres", (80, 12));
+    list.picker.set_processes(with_server());
+    assert_eq!((list.selected(), list.picker.children()), (5000, 2));
+    golden("server", list.text(theme));
+    assert_eq!(list.press("\r"), Some(Choice::Watch(vec![5000])));
+    // Without a filter, the busiest is selected, and a key goes to its server.
+    let mut list = List::new("", (80, 12));
+    list.picker.set_processes(with_server());
+    list.press("\x1b[B\x1b[B");
+    assert_eq!(list.selected(), 5001);
+    golden("worker", list.text(theme));
+    list.press("\x1b[D");
+    assert_eq!(list.selected(), 5000);
+    list.press("\x1b[D");
+    assert_eq!(list.selected(), 5000, "a server has no other");
+    // A watch of one process alone does not propose its children.
+    let mut list = List { picker: Picker::new("postgres", false, false), table: Keymap::default(), size: (80, 12) };
+    list.picker.set_processes(with_server());
+    assert_eq!((list.selected(), list.picker.children()), (5001, 0));
 }
 
 #[test]

@@ -1,8 +1,9 @@
 //! Leaving the screen, and the end of the target or the session.
 
 use sigtop::session::{Command, TargetExit};
-use sigtop::tui::action::{Action, Departure};
+use sigtop::tui::action::{Action, Departure, Effect};
 use sigtop::tui::{OnQuit, Options};
+use sigtop::wire::Clock;
 
 use crate::keys::ESC;
 use crate::session::Session;
@@ -88,4 +89,26 @@ fn a_session_that_goes_away_is_told() {
     stage.press("jq");
     assert_eq!(stage.left, Some(Departure::Left));
     assert!(!stage.session.heard.contains(&Command::Leave), "nobody would hear it");
+}
+
+/// Regression test: after a restart of a server, its profiler had to be left and started again.
+#[test]
+fn a_new_process_of_the_name_can_be_watched_after_the_end() {
+    let attached = |options: Options| Options { launched: false, successor: Some("server".to_owned()), ..options };
+    let mut stage = leave("", attached);
+    stage.act(Action::Ended(TargetExit::Gone));
+    assert_eq!(stage.effects, [Effect::FindSuccessor("server".to_owned())]);
+    assert!(stage.status().contains("server ended after 2m14s · waiting for a new one"), "{}", stage.status());
+    stage.press("r");
+    assert_eq!((stage.left, stage.session.heard.last()), (None, Some(&Command::Clock(Clock::Real))), "r is a clock");
+    stage.act(Action::Successor(4711));
+    assert!(stage.status().contains(" · a new one runs (4711): r attaches"), "{}", stage.status());
+    assert!(stage.line(23).contains("r attach"), "{}", stage.line(23));
+    stage.press("?r");
+    assert_eq!(stage.left, None, "r of a page is the clock");
+    stage.press("?r");
+    assert_eq!(stage.left, Some(Departure::Attach(4711)));
+    let mut launched = leave("", |options| options);
+    launched.act(Action::Ended(TargetExit::Gone));
+    assert!(launched.effects.is_empty() && !launched.status().contains("waiting"));
 }

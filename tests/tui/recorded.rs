@@ -99,7 +99,16 @@ fn differences(old: &str, new: &str) -> Vec<String> {
     assert!(stage.line(1).contains(&format!("baseline {old}")), "{}", stage.text());
     assert!(stage.line(2).contains(&format!("diff against {old}, flat")), "{}", stage.text());
     stage.press("1");
-    stage.text().lines().filter(|line| line.contains(" → ")).map(str::to_owned).collect()
+    // Regression test: the file was lost as baseline once differences had been off.
+    let rows = |stage: &Stage| -> Vec<String> {
+        stage.text().lines().filter(|line| line.contains(" → ")).map(str::to_owned).collect()
+    };
+    let shown = rows(&stage);
+    stage.press("d");
+    assert!(!stage.text().contains(" → ") && stage.status().contains(&format!("d compares with {old} again")));
+    stage.press("d");
+    assert_eq!(rows(&stage), shown);
+    shown
 }
 
 #[test]

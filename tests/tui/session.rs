@@ -36,6 +36,7 @@ impl Session {
             interval_bytes: 0,
             origin: None,
             command: "./server --port 8080".to_owned(),
+            title: None,
             pids: vec![41273],
             processes: 1,
             threads: Some(8),

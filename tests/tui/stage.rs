@@ -25,6 +25,7 @@ pub(crate) fn options() -> Options {
         command: "./server --port 8080".to_owned(),
         launched: true,
         recording: None,
+        successor: None,
         base: None,
         output: true,
         on_quit: OnQuit::Ask,

@@ -25,6 +25,10 @@ pub struct WatchArgs {
     #[arg(long, short, value_name = "PID|NAME", value_delimiter = ',', value_parser = parse_selector, conflicts_with = "command")]
     pub pid: Vec<ProcessSelector>,
 
+    /// Wait for the first process of a name given to --pid
+    #[arg(long, requires = "pid")]
+    pub wait: bool,
+
     /// Do not follow child processes
     #[arg(long)]
     pub no_follow: bool,

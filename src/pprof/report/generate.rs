@@ -59,8 +59,10 @@ pub fn generate(
     let (focus, ignore) = (options.tagfocus.as_ref(), options.tagignore.as_ref());
     unmatched.extend(profile.filter_samples_by_tag(focus, ignore, &label_units));
     unmatched.extend(profile.filter_labels(options.tagshow.as_ref(), options.taghide.as_ref()));
+    let mut libraries = None;
     if options.own.folds {
-        let any_own = profile.fold_foreign(&options.own, code_locations);
+        let (any_own, values) = profile.fold_foreign(&options.own, code_locations, value);
+        libraries = Some(values);
         unmatched.extend((options.own.pattern.is_some() && !any_own).then_some("Own"));
     }
     if let Some(pattern) = &options.prune_from {
@@ -77,7 +79,8 @@ pub fn generate(
     if let (ReportKind::Export(_), Some(ratio)) = (&options.kind, options.ratio()) {
         profile.multiply_values(ratio);
     }
-    let mut printer = ReportPrinter { profile, options, label_units, value, total, unit: options.unit.clone() };
+    let mut printer =
+        ReportPrinter { profile, options, libraries, label_units, value, total, unit: options.unit.clone() };
     match &options.kind {
         ReportKind::Top => printer.print_top(out)?,
         ReportKind::Tree => printer.print_tree(out, None)?,

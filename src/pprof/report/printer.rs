@@ -7,6 +7,7 @@ use super::options::{Granularity, ReportKind, ReportOptions};
 use crate::pprof::call_tree;
 use crate::pprof::format::SaveFormat;
 use crate::pprof::graph::{EdgeSelection, GraphOptions, NodeIdentity, NodeOrder, NodeTable, TagOptions};
+use crate::pprof::own_code::LibraryValues;
 use crate::pprof::path;
 use crate::pprof::profile::SavedProfile;
 use crate::pprof::tag_filter::LabelUnits;
@@ -18,6 +19,8 @@ pub(super) struct ReportPrinter<'a> {
     /// The profile that the filters left.
     pub(super) profile: SavedProfile,
     pub(super) options: &'a ReportOptions,
+    /// The values that own functions have spent in libraries, where foreign code is folded.
+    pub(super) libraries: Option<LibraryValues>,
     /// The units of numeric labels in the unfiltered profile.
     pub(super) label_units: LabelUnits,
     /// The index of the sample type.
@@ -29,7 +32,7 @@ pub(super) struct ReportPrinter<'a> {
 }
 
 impl ReportPrinter<'_> {
-    fn granularity(&self) -> Granularity {
+    pub(super) fn granularity(&self) -> Granularity {
         match self.options.kind {
             ReportKind::List(_) => Granularity::Lines,
             ReportKind::Disasm(_) | ReportKind::Raw | ReportKind::Callgrind | ReportKind::Export(SaveFormat::Proto) => {

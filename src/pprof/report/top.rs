@@ -5,14 +5,19 @@
 //!      2.09s 38.28% 38.28%      2.09s 38.28%  memmove
 //!      0.77s 14.10% 52.38%      0.77s 14.10%  parse_value (inline)
 //! ```
+//!
+//! With `--own`, which pprof does not have, a column says what part of flat is of libraries, and
+//! the heaviest library call follows the name.
 
 use std::io::{self, Write};
 
 use serde_json::{Value, json};
 
+use super::options::Granularity;
 use super::printer::ReportPrinter;
 use crate::pprof::graph::{EdgeSelection, Graph, NodeTable};
 use crate::pprof::json::members;
+use crate::pprof::own_code::LibraryValues;
 use crate::pprof::units::percentage;
 
 /// A row of the table.
@@ -36,11 +41,17 @@ impl ReportPrinter<'_> {
         }
         self.choose_unit(&trimmed);
         writeln!(out, "{}", self.header(&trimmed).join("\n"))?;
-        writeln!(out, "{:>10} {:>5}% {:>5}% {:>10} {:>5}%", "flat", "flat", "sum", "cum", "cum")?;
+        let libraries = self.shown_libraries();
+        let head = if libraries.is_some() { "    library" } else { "" };
+        writeln!(out, "{:>10} {:>5}% {:>5}% {:>10} {:>5}%{head}", "flat", "flat", "sum", "cum", "cum")?;
         for ReportRow { flat, sum, cum, name, mark } in rows {
+            let (library, call) = libraries.map_or((String::new(), String::new()), |libraries| {
+                let (value, call) = libraries.of(name);
+                (format!(" {:>10}", self.format(value)), call.map_or(String::new(), |call| format!(" -> {call}")))
+            });
             writeln!(
                 out,
-                "{:>10} {} {} {:>10} {}  {name}{mark}",
+                "{:>10} {} {} {:>10} {}{library}  {name}{mark}{call}",
                 self.format(flat),
                 percentage(flat, self.total),
                 percentage(sum, self.total),
@@ -49,6 +60,12 @@ impl ReportPrinter<'_> {
             )?;
         }
         Ok(())
+    }
+
+    /// The values that functions have spent in libraries, if rows are functions and values sums.
+    fn shown_libraries(&self) -> Option<&LibraryValues> {
+        let has_sums = self.granularity() == Granularity::Functions && !self.options.mean;
+        self.libraries.as_ref().filter(|_| has_sums)
     }
 
     fn json_row(&self, row: &ReportRow) -> Value {
@@ -60,6 +77,10 @@ impl ReportPrinter<'_> {
         let mut object = members(json!({"name": row.name, "inline": inline}));
         for (name, value) in [("flat", row.flat), ("sum", row.sum), ("cum", row.cum)] {
             object.extend(self.json_value(name, value, self.total));
+        }
+        if let Some((library, call)) = self.shown_libraries().map(|libraries| libraries.of(row.name)) {
+            object.insert("library".to_owned(), self.divide(library).into());
+            object.insert("library_call".to_owned(), call.unwrap_or_default().into());
         }
         object.into()
     }

@@ -8,6 +8,7 @@ use crate::profile::process::Process;
 use crate::profile::thread::ThreadId;
 use crate::session::header_facts::{Facts, MAX_FILES};
 use crate::session::sampling_cost::CostReading;
+use crate::session::settings::WatchTarget;
 use crate::symbols::coverage::coverage;
 use crate::symbols::worker::SymbolState;
 use crate::wire::{AgentCounters, Clock, Engine, EngineState, LossCause};
@@ -63,6 +64,7 @@ impl SessionThread {
         let up = from_ns(started_ns, until_ns);
         Facts {
             command: self.settings.command.clone(),
+            title: self.title(),
             pids,
             processes: connected().count(),
             threads: (connected().count() > 0).then(|| connected().map(|process| process.account.threads).sum()),
@@ -102,6 +104,18 @@ impl SessionThread {
             clock_unix_ns: self.unix_ns(now_ns).saturating_sub(now_ns),
             waiting: self.model.samples_since_freeze(),
         }
+    }
+
+    /// The title of the only process that is attached to: its arguments, over which servers write
+    /// what they do.
+    fn title(&self) -> Option<String> {
+        let is_attached = |feed: &SampleSource| match feed {
+            SampleSource::Live(live) => matches!(live.target, WatchTarget::Attached(_)),
+            SampleSource::Recording(_) => false,
+        };
+        let [process] = self.model.profile.processes() else { return None };
+        let has_title = is_attached(&self.feed) && !process.title.is_empty();
+        has_title.then(|| process.title.join(" ").split_whitespace().collect::<Vec<_>>().join(" "))
     }
 
     /// The CPU time that was used so far.

@@ -80,7 +80,10 @@ impl ThreadSources<'_> {
             ancestor: groups.ancestor(self.profile, group, |process| self.has_row(process)),
             depth: 0,
             name: newest.name().to_owned(),
-            command: command_line(&newest.argv, &newest.executable),
+            command: command_line(
+                if newest.title.is_empty() { &newest.argv } else { &newest.title },
+                &newest.executable,
+            ),
             since_ns: self.profile.process(group.first).since_ns,
             ended: !newest.connected,
             load: sum.load(self.rows),

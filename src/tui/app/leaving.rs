@@ -88,7 +88,11 @@ impl App {
             Mode::Typing | Mode::ConfirmQuit | Mode::ConfirmItimer(_) => self.mode = Mode::Panes,
             _ => {}
         }
-        Vec::new()
+        self.options.successor.clone().map(Effect::FindSuccessor).into_iter().collect()
+    }
+
+    pub(super) fn attach_to_successor(&mut self) -> Vec<Effect> {
+        self.successor.map(|pid| self.leave_screen(Departure::Attach(pid))).unwrap_or_default()
     }
 
     pub(super) fn session_ended(&mut self) -> Vec<Effect> {

@@ -109,11 +109,11 @@ impl App {
 
     pub(super) fn toggle_diff(&mut self) -> Vec<Effect> {
         self.is_diff = !self.is_diff;
-        // The file is no longer the baseline.
-        self.options.base = None;
-        self.note(match self.is_diff {
-            true => "diff against the current view; d ends it",
-            false => "diff off",
+        self.note(match (self.is_diff, &self.options.base) {
+            (true, None) => "diff against the current view; d ends it".to_owned(),
+            (true, Some(base)) => format!("diff against {base}; d ends it"),
+            (false, None) => "diff off".to_owned(),
+            (false, Some(base)) => format!("diff off; d compares with {base} again"),
         });
         vec![Effect::Send(Command::Baseline(self.is_diff))]
     }

@@ -16,6 +16,7 @@ use crate::tally::measure::ValueUnit;
 use crate::tally::query::{Filters, Grouping, Pattern, Sort, TagRoot};
 use crate::tally::top::TopTable;
 use crate::tui::action::Subject;
+use crate::tui::keys::KeyContext;
 use crate::tui::layout::{Layout, OutputRows, Pane, View};
 use crate::tui::name_style::NameStyle;
 use crate::tui::options::Options;
@@ -88,11 +89,19 @@ pub struct PaneContext<'a> {
     pub message: Option<&'a StatusMessage>,
     /// The target's exit, if it has ended.
     pub ended: Option<TargetExit>,
+    /// The pid of a new process with the name of the ended target.
+    pub successor: Option<u32>,
     /// Pattern of the last search.
     pub last_search: Option<&'a Pattern>,
 }
 
 impl<'a> PaneContext<'a> {
+    /// The sections of the key table that apply, innermost first.
+    pub fn key_contexts(&self) -> Vec<KeyContext> {
+        let attach = self.successor.filter(|_| matches!(self.mode, Mode::Panes)).map(|_| KeyContext::Successor);
+        attach.into_iter().chain(self.mode.key_contexts(self.pane)).collect()
+    }
+
     /// Whether a pane has the keys.
     pub fn is_active(&self, pane: Pane) -> bool {
         self.pane == pane && matches!(self.mode, Mode::Panes)
@@ -138,6 +147,14 @@ impl<'a> PaneContext<'a> {
     /// The base of percentages of the window, ns.
     pub fn window_base_ns(&self) -> u64 {
         self.answer.map_or(0, |answer| self.base_ns(&answer.window))
+    }
+
+    /// The bases of percentages of the baseline and of now in a diff, ns.
+    pub fn diff_bases_ns(&self) -> (u64, u64) {
+        let Some(answer) = self.answer else { return (0, 0) };
+        let window = &answer.window;
+        let before_ns = if self.relative { window.before_kept_ns } else { window.before_ns };
+        (before_ns, self.base_ns(window).saturating_sub(before_ns))
     }
 
     /// The pattern whose matches are highlighted: the one being typed at the search prompt, or that

@@ -93,14 +93,16 @@ fn watched(canvas: &mut Canvas<'_>, area: Rect, context: &PaneContext<'_>, facts
     };
     let used = 1 + canvas.put(area.x + 1, area.y, area.width, &name, theme.style(Role::Strong));
     let room = room.saturating_sub(used.into());
-    let command = text::columns(&context.options.command, 60);
+    let title = context.answer.and_then(|answer| answer.facts.title.as_ref());
+    let full_command = title.unwrap_or(&context.options.command);
+    let command = text::columns(full_command, 60);
     let whole = lifetime(facts, theme);
     // The command takes at most half of the line; the other facts take the rest.
     let others = room.saturating_sub(command.min(room / 2) + 3);
     let others = fit_line::fit(&whole, others);
     let wide = fit_line::width(&others);
     let room_for_command = if wide == 0 { room } else { room.saturating_sub(wide + 3) };
-    let command = text::cut_right(&context.options.command, room_for_command);
+    let command = text::cut_right(full_command, room_for_command);
     let mut x = area.x + used + canvas.put(area.x + used, area.y, room_for_command as u16, &command, plain);
     let free = room.saturating_sub(text::columns(&command, 999) + wide);
     x += free.min(6) as u16;

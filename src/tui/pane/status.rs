@@ -91,7 +91,7 @@ pub fn draw(canvas: &mut Canvas<'_>, area: Rect, context: &PaneContext<'_>) {
             (Some(message), None) => vec![Span::styled(message.text.clone(), notable)],
             (Some(message), Some(_)) if !message.is_sticky => vec![Span::styled(message.text.clone(), notable)],
             (_, Some(ending)) => {
-                let words = ended(context, ending);
+                let words = format!("{}{}", ended(context, ending), describe_successor(context));
                 let wide = text::columns(&words, room);
                 let mut spans = vec![Span::styled(words, notable)];
                 // The selected function is named too, if there is room.
@@ -316,13 +316,16 @@ fn box_weight(context: &PaneContext<'_>, shown: &FlameBox) -> String {
     let Some(Difference { ns, change }) = shown.difference else {
         return weight(context, (shown.weight_ns, None), context.window_base_ns());
     };
-    let more = shown.weight_ns.saturating_sub(ns) / 2;
-    let (now_ns, before_ns) = if change.negative { (more, more + ns) } else { (more + ns, more) };
-    let value = |ns| measure::shown(ns, context.unit);
-    let words = match (now_ns, before_ns) {
-        (0, was) => format!("gone, was {}", value(was)),
-        (now, 0) => format!("{}, new", value(now)),
-        (now, was) => format!("{}, was {}", value(now), value(was)),
+    let (before_ns, now_ns) = shown.before_and_now();
+    let (base_before_ns, base_now_ns) = context.diff_bases_ns();
+    let share = |ns, base_ns| measure::percentage(ns, base_ns).trim_start().to_owned();
+    let words = match (before_ns, now_ns) {
+        (was, 0) => format!("gone, was {}", share(was, base_before_ns)),
+        (0, now) => format!("new: {}", share(now, base_now_ns)),
+        (was, now) => {
+            let points = measure::points((was, now), context.diff_bases_ns());
+            format!("{} → {}  {points}", share(was, base_before_ns), share(now, base_now_ns))
+        }
     };
     let chance = if change.significant || ns == 0 { "" } else { ", not significant" };
     format!("{words}{chance}")
@@ -342,17 +345,32 @@ fn ended(context: &PaneContext<'_>, ending: TargetExit) -> String {
     let facts = context.answer.map(|answer| &answer.facts);
     let after = facts.map(|facts| facts.ended.map_or(facts.up, |(_, after)| after));
     let after = after.map_or(String::new(), |after| format!(" after {}", measure::duration(after)));
+    let program = context.options.successor.as_deref().unwrap_or_else(|| program(context));
     match ending {
-        TargetExit::Exited(status) => format!("{} exited with status {status}{after}", program(context)),
-        TargetExit::Killed(signal) => format!("{} was killed by {}{after}", program(context), signal_name(signal)),
-        TargetExit::Gone => format!("{} ended{after}", program(context)),
+        TargetExit::Exited(status) => format!("{program} exited with status {status}{after}"),
+        TargetExit::Killed(signal) => format!("{program} was killed by {}{after}", signal_name(signal)),
+        TargetExit::Gone => format!("{program} ended{after}"),
+    }
+}
+
+/// Says that a new process of the target's name is awaited, or that it runs.
+fn describe_successor(context: &PaneContext<'_>) -> String {
+    match (&context.options.successor, context.successor) {
+        (Some(_), None) => " · waiting for a new one".to_owned(),
+        (Some(_), Some(pid)) => {
+            let mut bindings = context.options.keys.bindings().iter();
+            let key =
+                bindings.find(|binding| matches!(binding.action, Action::Attach)).map_or("", |binding| &*binding.label);
+            format!(" · a new one runs ({pid}): {key} attaches")
+        }
+        (None, _) => String::new(),
     }
 }
 
 /// Draws the footer, from the key table.
 pub fn draw_footer(canvas: &mut Canvas<'_>, area: Rect, context: &PaneContext<'_>) {
     let (key, dim) = (canvas.style(Role::Key), canvas.style(Role::Dim));
-    let places = context.mode.key_contexts(context.pane);
+    let places = context.key_contexts();
     let here = context.options.keys.bindings().iter().filter(|binding| places.contains(&binding.context));
     let hints = here.filter(|binding| applies(context, binding)).filter_map(|binding| {
         let (label, words, importance) = history_hint(context, binding).or_else(|| {
@@ -402,7 +420,7 @@ fn applies(context: &PaneContext<'_>, binding: &Binding) -> bool {
             Mode::ConfirmQuit | Mode::ConfirmItimer(_) | Mode::Ending(_) => false,
             _ => true,
         },
-        Action::Accept => context.mode.key_contexts(context.pane).first() == Some(&binding.context),
+        Action::Accept => context.key_contexts().first() == Some(&binding.context),
         // A second SIGKILL has no effect.
         Action::End => !matches!(context.mode, Mode::Ending(2..)),
         Action::Clock(clock) => clock != context.clock,

@@ -1,5 +1,6 @@
-//! Styles of the boxes of the flame graph: a muted fill in the module's hue or the heat's colour,
-//! and a bright one for the selection, matches and the cursor. Without colours, boxes have borders,
+//! Styles of the boxes of the flame graph: a fill in the module's hue or the heat's colour, warm
+//! for own code and nearly grey for libraries, and a bright one for the selection, matches and the
+//! cursor. Without colours, boxes have borders,
 //! and bold and reverse mark them.
 
 use ratatui::style::{Color, Modifier, Style};
@@ -38,9 +39,8 @@ pub struct FlameBoxLook<'a> {
     pub colour: Colour,
     /// The module.
     pub module: &'a str,
-    /// Whether the function belongs to a system library or to the runtime of a language. Such boxes
-    /// are muted, so that the program's own code stands out.
-    pub is_library: bool,
+    /// Whether the function is own code, which stands out among muted boxes.
+    pub is_own: bool,
     /// The shade within the module, below [`SHADES`].
     pub shade: u8,
     /// The share of the total whose leaf is this box, 0 to 1.
@@ -97,8 +97,14 @@ impl Theme {
         let black = Style::new().fg(Color::Black);
         match look.highlight {
             Highlight::Plain => match hue.fg {
-                _ if look.is_library && look.colour == Colour::Module && look.change.is_none() => {
-                    Style::new().fg(Color::White).bg(Color::DarkGray)
+                // Neighbors have an even and an odd shade.
+                _ if look.colour == Colour::Module && look.change.is_none() => {
+                    match (look.is_own, look.shade.is_multiple_of(2)) {
+                        (true, true) => Style::new().fg(Color::White).bg(Color::Red),
+                        (true, false) => black.bg(Color::LightRed),
+                        (false, true) => Style::new().fg(Color::White).bg(Color::DarkGray),
+                        (false, false) => black.bg(Color::Gray),
+                    }
                 }
                 Some(Color::DarkGray) => Style::new().fg(Color::White).bg(Color::DarkGray),
                 other => black.bg(other.unwrap_or(Color::Gray)),
@@ -111,13 +117,13 @@ impl Theme {
 
     /// The RGB colours of the text and the background of a box.
     fn paint(self, look: FlameBoxLook<'_>) -> (Rgb, Rgb) {
-        let (warm, own) = self.colours(look.heat, look.module);
-        let bright = match look.colour {
-            Colour::Module if look.is_library => muted(own),
-            Colour::Module => own,
-            Colour::Heat => warm,
-        };
+        let (heat, module) = self.colours(look.heat, look.module);
         let shade = u16::from(look.shade % SHADES);
+        let bright = match look.colour {
+            Colour::Module if look.is_own => self.own_colour(look.module, shade),
+            Colour::Module => muted(module),
+            Colour::Heat => heat,
+        };
         let (near, far) = self.palette.extremes();
         if let (Some((change, part)), Highlight::Plain) = (look.change, look.highlight) {
             // The strength of the colour is the size of the change; an insignificant one is grey.
@@ -133,10 +139,13 @@ impl Theme {
             return (far, mix(colour, near, strength));
         }
         match look.highlight {
-            // With 256 colours, the nearest one to a muted colour is often a grey.
-            Highlight::Plain if self.depth == Depth::Indexed => (near, mix(bright, near, 190 + shade * 9)),
+            // With 256 colours, the nearest one to a muted colour is often a grey, as that of
+            // libraries may be.
+            Highlight::Plain if self.depth == Depth::Indexed && (look.is_own || look.colour == Colour::Heat) => {
+                (near, mix(bright, near, 210 + shade * 9))
+            }
             Highlight::Plain if self.palette == Palette::Dark && look.colour == Colour::Module => {
-                (far, deep(bright, shade))
+                (far, if look.is_own { vivid(bright, shade) } else { deep(bright, shade) })
             }
             Highlight::Plain if look.colour == Colour::Module => {
                 (far, mix(bright, near, self.palette.fill_part() - 20 + shade * 8))
@@ -180,6 +189,13 @@ fn deep(bright: Rgb, shade: u16) -> Rgb {
     (part(bright.0), part(bright.1), part(bright.2))
 }
 
+/// A strong variant of a warm hue for the background of light text, in one of [`SHADES`]. A dark
+/// one would be brown.
+fn vivid(bright: Rgb, shade: u16) -> Rgb {
+    let part = |light: u8| (u16::from(light.saturating_sub(90)) * (30 + shade * 2) / 38 + 20) as u8;
+    (part(bright.0), part(bright.1), part(bright.2))
+}
+
 /// A colour with most of its hue removed.
 fn muted(colour: Rgb) -> Rgb {
     let grey = ((u16::from(colour.0) + u16::from(colour.1) + u16::from(colour.2)) / 3) as u8;
@@ -198,7 +214,7 @@ mod tests {
     use crate::tui::theme::palette::contrast;
 
     fn surface(light: Highlight, colour: Colour, heat: f64) -> FlameBoxLook<'static> {
-        FlameBoxLook { colour, module: "server", is_library: false, shade: 1, heat, highlight: light, change: None }
+        FlameBoxLook { colour, module: "server", is_own: true, shade: 1, heat, highlight: light, change: None }
     }
 
     #[test]
@@ -222,13 +238,17 @@ mod tests {
             let look = surface(Highlight::Plain, Colour::Module, 0.1);
             let fills: Vec<Rgb> = (0..SHADES).map(|shade| theme.paint(FlameBoxLook { shade, ..look }).1).collect();
             assert!(fills.windows(2).all(|pair| pair[0] != pair[1]), "{palette:?}");
-            let vivid = |(r, g, b): Rgb| r.max(g).max(b) - r.min(g).min(b);
-            let library = theme.paint(FlameBoxLook { is_library: true, ..look }).1;
-            assert!(vivid(library) * 2 < vivid(fills[1]), "{palette:?} {library:?} {:?}", fills[1]);
+            let strength = |(r, g, b): Rgb| r.max(g).max(b) - r.min(g).min(b);
+            // Warm: more red than green, and than blue.
+            assert!(fills.iter().all(|&(r, g, b)| r > g && r > b), "{palette:?} {fills:?}");
+            let library = theme.paint(FlameBoxLook { is_own: false, ..look }).1;
+            assert!(strength(library) * 2 < strength(fills[1]), "{palette:?} {library:?} {:?}", fills[1]);
         }
         let sixteen = Theme::new(Depth::Sixteen, false);
-        let look = FlameBoxLook { is_library: true, ..surface(Highlight::Plain, Colour::Module, 0.1) };
-        assert_eq!(sixteen.flame_box(look).bg, Some(Color::DarkGray));
+        let look = surface(Highlight::Plain, Colour::Module, 0.1);
+        let fills = [(true, 0), (true, 1), (false, 2), (false, 3)]
+            .map(|(is_own, shade)| sixteen.flame_box(FlameBoxLook { is_own, shade, ..look }).bg);
+        assert_eq!(fills, [Color::Red, Color::LightRed, Color::DarkGray, Color::Gray].map(Some));
     }
 
     #[test]
@@ -255,11 +275,11 @@ mod tests {
                         (Colour::Module, "x"),
                         (Colour::Module, "server"),
                     ] {
-                        for (shade, is_library) in (0..SHADES).flat_map(|shade| [(shade, false), (shade, true)]) {
+                        for (shade, is_own) in (0..SHADES).flat_map(|shade| [(shade, false), (shade, true)]) {
                             let (text, ground) = theme.paint(FlameBoxLook {
                                 colour,
                                 module,
-                                is_library,
+                                is_own,
                                 shade,
                                 heat,
                                 highlight: light,
@@ -272,7 +292,7 @@ mod tests {
                                 let (text, ground) = theme.paint(FlameBoxLook {
                                     colour,
                                     module,
-                                    is_library,
+                                    is_own,
                                     shade,
                                     heat,
                                     highlight: light,

@@ -167,6 +167,11 @@ impl Theme {
         (self.palette.heat()[Theme::level(share)], self.palette.module(Theme::hash(module)))
     }
 
+    /// The RGB colour of a module of own code, moved by a few degrees of hue.
+    pub(super) fn own_colour(self, module: &str, degrees: u16) -> Rgb {
+        self.palette.own_module(Theme::hash(module), degrees)
+    }
+
     fn hash(name: &str) -> u64 {
         // FNV-1a is short and does not change between versions, unlike the hashers of `std`.
         let hash = name

@@ -82,6 +82,17 @@ impl Palette {
             Palette::ColourBlind => MODULES[(hash % MODULES.len() as u64) as usize],
         }
     }
+
+    /// The colour of a module of own code: a warm one, from rose to vermilion, selected by a hash
+    /// and moved by some degrees.
+    pub fn own_module(self, hash: u64, degrees: u16) -> Rgb {
+        let degrees = (332 + (hash % 5) as u16 * 8 + degrees) % 360;
+        match self {
+            Palette::Dark => hue(degrees, 110, 145),
+            Palette::Light => hue(degrees, 0, 150),
+            Palette::ColourBlind => WARM_MODULES[(hash % WARM_MODULES.len() as u64) as usize],
+        }
+    }
 }
 
 /// Number of heat levels.
@@ -155,6 +166,9 @@ const HEAT: [[Rgb; HEAT_STEPS]; 3] = [
 /// Colours that are distinguishable with every kind of colour vision.
 const MODULES: [Rgb; 7] =
     [(86, 180, 233), (230, 159, 0), (60, 190, 150), (240, 228, 66), (236, 120, 50), (220, 150, 190), (120, 160, 240)];
+
+/// Those of them that are warm.
+const WARM_MODULES: [Rgb; 3] = [(230, 159, 0), (240, 228, 66), (236, 120, 50)];
 
 /// The colour of a hue in degrees, with a minimum brightness and a range.
 fn hue(degrees: u16, low: u16, span: u16) -> Rgb {

@@ -16,8 +16,7 @@ use ratatui::layout::Rect;
 use ratatui::text::Span;
 
 use crate::keyword::Keyword;
-use crate::symbols::is_library;
-use crate::tally::change::Difference;
+use crate::tally::change::{Change, Difference};
 use crate::tally::flame::{Flame, FlameBox};
 use crate::tally::measure;
 use crate::tally::query::{Pattern, TagRoot};
@@ -54,7 +53,7 @@ pub fn draw(canvas: &mut Canvas<'_>, area: Rect, context: &PaneContext<'_>) {
     let selected = context.top.selected_name();
     let cursor = context.flame.at(flame, &tiles, selected).filter(|_| active);
     let found = context.search_pattern();
-    let shades = shades(flame, &tiles);
+    let shades = shades(flame, &tiles, canvas.theme.depth);
     for (tile, shade) in tiles.iter().zip(shades) {
         let Some(row) = tile.depth.checked_sub(context.flame.first()).filter(|row| *row < body.height.into()) else {
             continue;
@@ -89,8 +88,9 @@ fn light(
 }
 
 /// The shade of each tile: that of its function, or the next one if the box before it in the same
-/// level or its caller has that one and the same module.
-fn shades(flame: &Flame, tiles: &[Tile]) -> Vec<u8> {
+/// level or its caller has that one and is own code as well, or foreign as well. With sixteen
+/// colours, the boxes of a level alternate between two.
+fn shades(flame: &Flame, tiles: &[Tile], depth: Depth) -> Vec<u8> {
     let mut shades: Vec<u8> = Vec::with_capacity(tiles.len());
     let mut caller = 0;
     for (index, tile) in tiles.iter().enumerate() {
@@ -98,13 +98,14 @@ fn shades(flame: &Flame, tiles: &[Tile]) -> Vec<u8> {
         while index > 0 && tiles[caller].last != flame.boxes[tile.index].parent && caller + 1 < index {
             caller += 1;
         }
-        let same = |other: usize| flame.boxes[tiles[other].focus].module == shown.module;
+        let same = |other: usize| flame.boxes[tiles[other].focus].is_own == shown.is_own;
         let is_beside =
             |other: &usize| tiles[*other].depth == tile.depth && tiles[*other].x + tiles[*other].width == tile.x;
         let before = index.checked_sub(1).filter(is_beside).filter(|&other| same(other)).map(|other| shades[other]);
         let above = Some(caller).filter(|&other| index > 0 && same(other)).map(|other| shades[other]);
         let mut shade = flame_style::shade(&shown.full);
-        while before == Some(shade) || above == Some(shade) {
+        let is_alike = |one: u8, other: u8| one == other || (depth == Depth::Sixteen && one % 2 == other % 2);
+        while before.is_some_and(|before| is_alike(before, shade)) || above == Some(shade) {
             shade = (shade + 1) % flame_style::SHADES;
         }
         shades.push(shade);
@@ -129,9 +130,13 @@ impl BoxPainter<'_> {
         let part = |ns: u64| if base_ns == 0 { 0.0 } else { ns as f64 / base_ns as f64 };
         let heat = part(self.self_ns());
         let (colour, module) = (context.flame.colour, named.module.as_str());
-        let is_library = named.full.is_empty() || is_library(module, &named.full);
-        let change = shown.difference.map(|difference| (difference.change, part(difference.ns)));
-        let look = FlameBoxLook { colour, module, is_library, shade, heat, highlight: light, change };
+        let change = shown.difference.map(|Difference { ns, change }| {
+            // A share that shrinks while the time grows is in doubt.
+            let points = measure::points(shown.before_and_now(), context.diff_bases_ns());
+            let is_clear = points != "0" && points.starts_with('-') == change.negative;
+            (Change { significant: change.significant && is_clear, ..change }, part(ns))
+        });
+        let look = FlameBoxLook { colour, module, is_own: named.is_own, shade, heat, highlight: light, change };
         let fill = canvas.theme.flame_box(look);
         let Rect { x, y, width, .. } = place;
         canvas.blank(place, fill);
@@ -204,14 +209,8 @@ fn share(context: &PaneContext<'_>, shown: &FlameBox) -> String {
     let is_all = shown.full.is_empty();
     match shown.difference {
         Some(Difference { ns, change }) if is_all => measure::signed(ns, context.unit, change.negative),
-        Some(Difference { ns, change }) => {
-            let sign = match change.negative {
-                _ if ns == 0 => "",
-                true => "-",
-                false => "+",
-            };
-            format!("{sign}{}", measure::percentage(ns, base_ns).trim_start())
-        }
+        // As in Top, the difference is that of shares.
+        Some(_) => measure::points(shown.before_and_now(), context.diff_bases_ns()),
         None if is_all => measure::shown(shown.weight_ns, context.unit),
         None => measure::percentage(shown.weight_ns, base_ns).trim_start().to_owned(),
     }

@@ -153,6 +153,7 @@ pub(super) mod tests {
             full: "".into(),
             short: "all".into(),
             module: "".into(),
+            is_own: false,
             inlined: false,
             weight_ns: 0,
             self_ns: 0,

@@ -87,6 +87,7 @@ fn keys(table: &[Binding], width: u16) -> Vec<HelpLine> {
         ("Command line", &[KeyContext::Colon]),
         ("Save", &[KeyContext::Save]),
         ("Confirmation of setitimer", &[KeyContext::Confirm]),
+        ("After the end of a process", &[KeyContext::Successor]),
         ("Quit with a launched target", &[KeyContext::Question, KeyContext::Ending]),
     ];
     let mut lines = Vec::new();

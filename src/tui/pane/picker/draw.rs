@@ -4,13 +4,15 @@
 //!  sigtop   select a process                                3 of 214 processes can be watched
 //! ─ filter: red▏──────────────────────────────────────────────────────────────────────────────
 //!       pid  user       cpu%  command
-//! ▸    4123  me         98.2  ./server --port 8080                                      agent
+//! ▸ *  4123  me         98.2  ./server --port 8080                                      agent
 //!      4200  me          0.3  redis-server *:6379                                from outside
 //!      1201  me          1.0  ssh-agent                                         not traceable
 //!         1  root          –  /sbin/init                                           other user
 //!  ./server --port 8080
-//!  Enter watch it  / filter  q leave
+//!  Enter profile  Space mark  / filter  q leave
 //! ```
+//!
+//! Marked processes have an asterisk.
 
 use ratatui::Frame;
 use ratatui::layout::{Position, Rect};
@@ -68,8 +70,11 @@ pub fn draw(frame: &mut Frame<'_>, picker: &Picker, theme: Theme, table: &[Bindi
         let words = if picker.is_waiting() { "scanning processes…" } else { "no process matches" };
         sentences::draw_centered(&mut canvas, list, list.height / 3, words, Role::Dim);
     }
-    for (y, (candidate, is_selected)) in (list.y..list.bottom()).zip(picker.view()) {
+    for (y, (candidate, is_selected, is_marked)) in (list.y..list.bottom()).zip(picker.view()) {
         row(&mut canvas, line(y), candidate);
+        if is_marked {
+            canvas.put(area.x + 1, y, 1, "*", canvas.style(Role::Strong));
+        }
         if is_selected {
             canvas.put(area.x, y, 1, "▸", canvas.style(Role::TitleActive));
             canvas.tint(line(y), canvas.theme.selected(true));
@@ -181,7 +186,7 @@ fn reason(canvas: &mut Canvas<'_>, area: Rect, picker: &Picker) {
     let Some(candidate) = picker.selection() else { return };
     let (words, role) = match &candidate.obstacle {
         Some(obstacle) => (obstacle.sentence.clone(), Role::Notable),
-        None => (candidate.command(), Role::Dim),
+        None => (format!("{}{}", describe_relatives(picker), candidate.command()), Role::Dim),
     };
     let style = canvas.style(role);
     let room = usize::from(area.width) - 2;
@@ -193,13 +198,30 @@ fn reason(canvas: &mut Canvas<'_>, area: Rect, picker: &Picker) {
     }
 }
 
+/// Says which processes are marked, which are watched with the selected one, or who started it.
+fn describe_relatives(picker: &Picker) -> String {
+    let marked: Vec<String> = picker.marked().iter().map(u32::to_string).collect();
+    if !marked.is_empty() {
+        return format!("{} marked: {} · ", measure::count(marked.len() as u64), marked.join(" "));
+    }
+    match (picker.server(), picker.children()) {
+        (Some(server), _) => format!("started by {} {} (Left) · ", server.comm, server.pid),
+        (None, 0) => String::new(),
+        (None, 1) => "with its child · ".to_owned(),
+        (None, children) => format!("with its {} children · ", measure::count(children as u64)),
+    }
+}
+
 fn footer(canvas: &mut Canvas<'_>, area: Rect, picker: &Picker, table: &[Binding]) {
     let (key, dim) = (canvas.style(Role::Key), canvas.style(Role::Dim));
     let open = picker.selection().is_some_and(|candidate| candidate.obstacle.is_none());
     let applies = |binding: &&Binding| match binding.label.as_ref() {
-        "Enter" => open,
+        "Enter" => open || !picker.marked().is_empty(),
+        "Space" => open && !picker.is_typing(),
+        "Left" => picker.server().is_some(),
+        "a" => picker.can_mark_all(),
         "/" | "q" => !picker.is_typing(),
-        "Esc" => picker.is_typing(),
+        "Esc" => picker.is_typing() || !picker.filter().characters().is_empty(),
         _ => true,
     };
     let here =

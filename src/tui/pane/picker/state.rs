@@ -1,10 +1,12 @@
 //! State of the process picker, and the effect of keys on it. Nothing here reads a clock, a key or
 //! `/proc`.
 
+use std::collections::BTreeSet;
+
 use crossterm::event::KeyCode;
 
 use crate::attach::Refusal;
-use crate::attach::survey::SurveyedProcess;
+use crate::attach::survey::{SurveyedProcess, first_of_name, watchable_descendants};
 use crate::tui::action::{Action, Motion};
 use crate::tui::keys::{self, Binding, KeyContext};
 use crate::tui::line_editor::LineEditor;
@@ -13,8 +15,8 @@ use crate::tui::term::input::Input;
 /// Result of an input event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Choice {
-    /// Watch this process.
-    Watch(u32),
+    /// Watch these processes.
+    Watch(Vec<u32>),
     /// Quit.
     Leave,
     /// Redraw the screen.
@@ -34,21 +36,25 @@ pub struct Picker {
     typing: bool,
     /// PID of the selected process.
     selected: Option<u32>,
+    /// PIDs of the processes that are marked to be watched together.
+    marked: BTreeSet<u32>,
     offset: usize,
     rows: usize,
     /// Whether the processes have been scanned.
     looked: bool,
     /// Whether `/proc` hides the processes of other users.
     pub(super) hides_others: bool,
+    /// Whether the children of a process are watched with it.
+    follows: bool,
     /// Whether the user has moved the selection; before, it stays on the first row.
     moved: bool,
 }
 
 impl Picker {
     /// Creates a list with an initial filter. `hides_others` says that `/proc` hides the processes
-    /// of other users.
-    pub fn new(filter: &str, hides_others: bool) -> Picker {
-        let mut picker = Picker { typing: !filter.is_empty(), hides_others, ..Picker::default() };
+    /// of other users, `follows` that the children of a process are watched with it.
+    pub fn new(filter: &str, hides_others: bool, follows: bool) -> Picker {
+        let mut picker = Picker { hides_others, follows, ..Picker::default() };
         picker.filter.set(filter);
         picker
     }
@@ -57,6 +63,8 @@ impl Picker {
     pub fn set_processes(&mut self, candidates: Vec<SurveyedProcess>) {
         self.all = candidates;
         self.looked = true;
+        let is_open = |pid: &u32| self.all.iter().any(|one| one.pid == *pid && one.obstacle.is_none());
+        self.marked.retain(is_open);
         self.sort();
     }
 
@@ -91,10 +99,29 @@ impl Picker {
         self.shown.iter().filter(|&&index| self.all[index].obstacle.is_none()).count()
     }
 
-    /// The visible processes, each with whether it is selected.
-    pub fn view(&self) -> impl Iterator<Item = (&SurveyedProcess, bool)> {
-        let rows = self.shown.iter().skip(self.offset).take(self.rows);
-        rows.map(|&index| (&self.all[index], Some(self.all[index].pid) == self.selected))
+    /// The visible processes, each with whether it is selected, and whether it is marked.
+    pub fn view(&self) -> impl Iterator<Item = (&SurveyedProcess, bool, bool)> {
+        let rows = self.shown.iter().skip(self.offset).take(self.rows).map(|&index| &self.all[index]);
+        rows.map(|one| (one, Some(one.pid) == self.selected, self.marked.contains(&one.pid)))
+    }
+
+    /// The marked processes.
+    pub fn marked(&self) -> &BTreeSet<u32> {
+        &self.marked
+    }
+
+    /// Number of the processes that are watched with the selected one, because they are its
+    /// descendants.
+    pub fn children(&self) -> usize {
+        let parent = self.selection().filter(|one| self.follows && one.obstacle.is_none());
+        parent.map_or(0, |parent| watchable_descendants(parent.pid, &self.all).len())
+    }
+
+    /// The server that started the selected process as one of its workers.
+    pub fn server(&self) -> Option<&SurveyedProcess> {
+        let selected = self.selected.filter(|_| self.follows)?;
+        let server = first_of_name(selected, &self.all);
+        self.all.iter().find(|one| one.pid == server && server != selected)
     }
 
     /// The selected process.
@@ -125,7 +152,13 @@ impl Picker {
         self.shown.sort_by_key(|&index| (rank(&all[index]), busy(&all[index]), all[index].pid));
         let is_shown = |pid: u32| self.shown.iter().any(|&index| self.all[index].pid == pid);
         if !self.moved || !self.selected.is_some_and(is_shown) {
-            self.selected = self.shown.first().map(|&index| self.all[index].pid);
+            let first = self.shown.first().map(|&index| self.all[index].pid);
+            // Of a server that was named, the parent is proposed: its workers are watched with it.
+            let is_named = |one: &&SurveyedProcess| one.obstacle.is_none() && one.comm.to_lowercase().contains(&wanted);
+            let named = self.shown.iter().map(|&index| &self.all[index]).find(is_named);
+            let named = named.filter(|_| !wanted.is_empty()).map(|one| one.pid);
+            let proposed = named.map(|pid| if self.follows { first_of_name(pid, &self.all) } else { pid });
+            self.selected = proposed.filter(|&pid| is_shown(pid)).or(first);
             self.moved = false;
         }
         self.follow();
@@ -180,6 +213,10 @@ impl Picker {
                     KeyCode::Char(c) if plain && self.typing => self.insert(c.encode_utf8(&mut [0; 4])),
                     code => {
                         match (keys::find_action(table, &[KeyContext::Picker, KeyContext::Everywhere], event), code) {
+                            // It begins a filter as other letters do.
+                            (Some(Action::MarkAll), KeyCode::Char(c)) if !self.can_mark_all() => {
+                                self.insert(c.encode_utf8(&mut [0; 4]));
+                            }
                             (Some(action), _) => return self.act(action),
                             (None, KeyCode::Char(c)) if plain => self.insert(c.encode_utf8(&mut [0; 4])),
                             _ => {}
@@ -198,13 +235,53 @@ impl Picker {
     }
 
     fn enter(&self) -> Option<Choice> {
-        self.selection().filter(|candidate| candidate.obstacle.is_none()).map(|candidate| Choice::Watch(candidate.pid))
+        if !self.marked.is_empty() {
+            return Some(Choice::Watch(self.marked.iter().copied().collect()));
+        }
+        let selected = self.selection().filter(|candidate| candidate.obstacle.is_none())?;
+        Some(Choice::Watch(vec![selected.pid]))
+    }
+
+    /// Marks the selected process, or removes its mark, and selects the next one.
+    fn toggle_mark(&mut self) {
+        let Some(pid) = self.selection().filter(|one| one.obstacle.is_none()).map(|one| one.pid) else { return };
+        if !self.marked.remove(&pid) {
+            self.marked.insert(pid);
+        }
+        self.go(Motion::Rows(1));
+    }
+
+    /// Whether all listed processes can be marked: those that a filter has left.
+    pub fn can_mark_all(&self) -> bool {
+        !self.typing && (!self.filter.characters().is_empty() || !self.marked.is_empty())
+    }
+
+    /// Marks all listed processes that can be watched. If they are marked, removes the marks.
+    fn toggle_all_marks(&mut self) {
+        let listed = self.shown.iter().map(|&index| &self.all[index]);
+        let open: BTreeSet<u32> = listed.filter(|one| one.obstacle.is_none()).map(|one| one.pid).collect();
+        if open.is_subset(&self.marked) {
+            self.marked.retain(|pid| !open.contains(pid));
+        } else {
+            self.marked.extend(open);
+        }
     }
 
     fn act(&mut self, action: Action) -> Option<Choice> {
         match action {
             Action::Enter => return self.enter(),
-            Action::Move(motion) => self.go(motion),
+            Action::Move(motion) => {
+                self.typing = false;
+                self.go(motion);
+            }
+            Action::Mark => self.toggle_mark(),
+            Action::MarkAll => self.toggle_all_marks(),
+            Action::Out => {
+                if let Some(server) = self.server().map(|server| server.pid) {
+                    (self.selected, self.moved) = (Some(server), true);
+                    self.follow();
+                }
+            }
             Action::Prompt(_) => self.typing = true,
             Action::Edit(edit) => {
                 if self.filter.edit(edit) {
@@ -212,6 +289,7 @@ impl Picker {
                 }
                 self.typing &= !self.filter.characters().is_empty();
             }
+            Action::Back if !self.typing && !self.marked.is_empty() => self.marked.clear(),
             Action::Back if self.typing || !self.filter.characters().is_empty() => {
                 self.filter = LineEditor::default();
                 self.typing = false;

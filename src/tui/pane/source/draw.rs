@@ -231,12 +231,13 @@ fn copies(listing: &SourceListing) -> Option<String> {
 /// Returns what is missing, and the remedy, as lines that fit into `room` columns.
 fn notices(view: &SourceState, listing: &SourceListing, room: usize) -> Vec<String> {
     let found: Option<&SourceResult> = view.file().and_then(|file| listing.source(file));
-    let without = |path: &str| {
-        let remedy = match path.starts_with("/usr/") || path.starts_with("/lib") {
-            true => "install its debug symbols",
-            false => "build with debug = 1 (Rust) or -g",
-        };
-        format!("{path} has no line tables: {remedy}")
+    let without = |path: &str| match path {
+        // Its modules are bracketed, too.
+        path if path.starts_with('[') => "functions of the kernel have no source here".to_owned(),
+        path if path.starts_with("/usr/") || path.starts_with("/lib") => {
+            format!("{path} has no line tables: install its debug symbols")
+        }
+        path => format!("{path} has no line tables: build with debug = 1 (Rust) or -g"),
     };
     let absent = listing.codes.first().filter(|code| code.lines == LineState::Absent && view.file().is_none());
     let mut sentences = Vec::new();

@@ -29,12 +29,10 @@ pub(super) fn cell(
     let style = if change.significant { text } else { dim };
     match (column, before_ns, now_ns) {
         (Column::Points, ..) => {
-            let percent = |ns: u64, base_ns: u64| if base_ns == 0 { 0.0 } else { ns as f64 / base_ns as f64 * 100.0 };
-            let points = percent(now_ns, bases_ns.1) - percent(before_ns, bases_ns.0);
-            let words = format_points(points);
+            let words = measure::points((before_ns, now_ns), bases_ns);
             let is_none = !words.starts_with(['+', '-']);
             // A share that shrinks while the time grows is in doubt.
-            let is_clear = change.negative == (points < 0.0);
+            let is_clear = change.negative == words.starts_with('-');
             (words, if is_none || !is_clear { style } else { canvas.theme.change(change) })
         }
         (Column::Times, 0, 0) => ("0".to_owned(), dim),
@@ -46,24 +44,5 @@ pub(super) fn cell(
         (Column::Before, ..) => (measure::share(before_ns, bases_ns.0), style),
         (_, 1.., 0) => ("gone".to_owned(), style),
         _ => (measure::share(now_ns, bases_ns.1), style),
-    }
-}
-
-/// A difference of shares in percentage points, with its sign; `0` if it rounds to that.
-fn format_points(points: f64) -> String {
-    match format!("{points:+.2}") {
-        words if words[1..] == *"0.00" => "0".to_owned(),
-        words => words,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn points_have_a_sign() {
-        let words = [31.6, -0.31, 0.004, -0.004, 0.0, 100.0].map(format_points);
-        assert_eq!(words, ["+31.60", "-0.31", "0", "0", "0", "+100.00"]);
     }
 }

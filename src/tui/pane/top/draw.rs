@@ -172,12 +172,10 @@ struct Bases {
 
 impl Bases {
     fn new(context: &PaneContext<'_>, window: &TopTable, total: &TopTable) -> Bases {
-        let both_ns = context.base_ns(window);
-        let before_ns = if context.relative { window.before_kept_ns } else { window.before_ns };
         Bases {
-            window_ns: both_ns,
+            window_ns: context.base_ns(window),
             total_ns: context.base_ns(total),
-            diff_ns: (before_ns, both_ns.saturating_sub(before_ns)),
+            diff_ns: context.diff_bases_ns(),
             sample_ns: window.total_ns / window.samples.max(1),
             latency: match context.relative {
                 true => (window.kept_latency_ns, window.kept_samples, window.unknown_latency),
