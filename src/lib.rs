@@ -21,8 +21,10 @@
 //!                                               └─────────────────────────────────────────────────────┘
 //! ```
 //!
+//! [`perf_data`] makes recordings of the files of `perf record`, which the session plays.
+//!
 //! Each folder may import those before it in this list, and none behind it: [`wire`],
-//! `arch`, `process`, `agent` | [`attach`], [`sampler`], [`link`] | [`profile`], [`symbols`], [`tally`], [`pprof`], [`check`], [`session`], [`tui`], [`app`].
+//! `arch`, `process`, `agent` | [`attach`], [`sampler`], [`link`] | [`profile`], [`symbols`], [`tally`], [`pprof`], [`perf_data`], [`check`], [`session`], [`tui`], [`app`].
 //! The test `house` checks this, and that no folder has an import cycle.
 //!
 //! # Threads
@@ -105,6 +107,8 @@ pub mod check;
 pub mod keyword;
 #[cfg(feature = "viewer")]
 pub mod link;
+#[cfg(feature = "viewer")]
+pub mod perf_data;
 #[cfg(feature = "viewer")]
 pub mod pprof;
 #[cfg(feature = "viewer")]
