@@ -41,6 +41,9 @@ pub(super) struct EventRecording {
     open: HashMap<u32, OpenProcess>,
     /// Processes in the order in which they were opened.
     opened: VecDeque<(u32, SourceId)>,
+    /// The process that has ended when no other was open. It stays open for losses that are known
+    /// at the end, until another is opened.
+    ended: Option<u32>,
     next_source: u32,
     blocks: Vec<Vec<u8>>,
     at_ns: u64,
@@ -54,6 +57,7 @@ impl EventRecording {
             encoder: Encoder::new(info),
             open: HashMap::new(),
             opened: VecDeque::new(),
+            ended: None,
             next_source: 0,
             blocks: Vec::new(),
             at_ns: info.started_ns,
@@ -75,6 +79,7 @@ impl EventRecording {
     pub(super) fn introduce(&mut self, thread: ThreadNumbers, at_ns: u64, name: &[u8], facts: &ProcessFacts<'_>) {
         let ThreadNumbers { pid, tid } = thread;
         self.at_ns = at_ns.max(self.at_ns);
+        self.ended = self.ended.filter(|ended| *ended != pid);
         if self.open.get(&pid).is_some_and(|open| open.image != facts.image) {
             self.close(pid);
         }
@@ -99,6 +104,7 @@ impl EventRecording {
             self.opened.push_back((pid, source));
             let (threads, modules) = (HashMap::new(), HashSet::new());
             self.open.insert(pid, OpenProcess { source, image: facts.image, threads, modules });
+            self.ended.take().into_iter().for_each(|ended| self.close(ended));
         }
         let Some(open) = self.open.get_mut(&pid) else { return };
         let name = &name[..name.len().min(MAX_COMM)];
@@ -179,7 +185,15 @@ impl EventRecording {
     }
 
     /// Notes the end of a process.
-    pub(super) fn close(&mut self, pid: u32) {
+    pub(super) fn end_process(&mut self, pid: u32) {
+        if self.open.len() == 1 && self.open.contains_key(&pid) {
+            self.ended = Some(pid);
+        } else {
+            self.close(pid);
+        }
+    }
+
+    fn close(&mut self, pid: u32) {
         if let Some(open) = self.open.remove(&pid) {
             self.opened.retain(|(_, source)| *source != open.source);
             self.write(open.source, pid, ConnectionEvent::Closed);

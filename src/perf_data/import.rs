@@ -187,7 +187,7 @@ impl PerfImporter {
         for recording in self.recordings.iter_mut().flatten() {
             recording.end_thread(thread, at_ns);
             if is_last {
-                recording.close(thread.pid);
+                recording.end_process(thread.pid);
             }
         }
     }

@@ -255,3 +255,19 @@ fn threads_have_the_numbers_of_perf() {
         assert!(cum["leaf"] > 0);
     }
 }
+
+#[test]
+fn lost_samples_are_those_of_perf() {
+    if !can_record() {
+        return;
+    }
+    // The rings have room for three copied stacks.
+    record("lost.data", &["-m", "32", "-e", "cpu-clock", "-F", "15000", "--call-graph", "dwarf,32768"]);
+    let report = text("perf", &["report", "--stdio", "-i", "lost.data", "-g", "none"]);
+    let lost = report.lines().find_map(|line| line.strip_prefix("# Total Lost Samples: ")).unwrap();
+    let json: serde_json::Value = serde_json::from_str(&sigtop(&["report", "--json", "lost.data"])).unwrap();
+    let losses = json["recordings"][0]["losses"].as_array().unwrap();
+    let ours: u64 = losses.iter().map(|loss| loss["ticks"].as_u64().unwrap()).sum();
+    assert_eq!(ours, lost.trim().parse::<u64>().unwrap(), "{json}");
+    assert!(ours > 0);
+}

@@ -56,7 +56,8 @@ impl FileMaker {
         [self.halves(&[7, 7]), self.words(&[time, id])].concat()
     }
 
-    /// The records: a process, its program, and two samples of one event and one of another.
+    /// The records: a process, its program, two samples of one event and one of another, the end of
+    /// the process, and a loss that is known later.
     fn records(self) -> Vec<Vec<u8>> {
         let comm = [self.halves(&[7, 7]), b"made\0\0\0\0".to_vec(), self.trailer(1, 11)].concat();
         let map = [
@@ -84,6 +85,7 @@ impl FileMaker {
             self.record(9, 2, &of_chain(4, &[user, 0x1234, 0x2345])),
             self.record(9, 2, &of_stack),
             self.record(9, 2, &of_chain(3, &[user, 0x1234])),
+            self.record(4, 0, &[self.halves(&[7, 1, 7, 1]), self.words(&[5]), self.trailer(5, 11)].concat()),
             self.record(2, 0, &[self.words(&[11, 5]), self.trailer(6, 11)].concat()),
         ]
     }
