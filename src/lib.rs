@@ -22,9 +22,11 @@
 //!                                               └─────────────────────────────────────────────────────┘
 //! ```
 //!
+//! [`perf_data`] makes recordings of the files of `perf record`, which the session plays.
+//!
 //! Each folder may import those before it in this list, and none behind it: [`wire`],
-//! `arch`, `process`, `agent` | [`attach`], [`sampler`], [`link`] | [`profile`], [`symbols`], [`tally`], [`pprof`], [`check`], [`session`], [`explain`], [`tui`],
-//! [`app`].
+//! `arch`, `process`, `agent` | [`attach`], [`sampler`], [`link`] | [`profile`], [`symbols`], [`tally`],
+//! [`pprof`], [`perf_data`], [`check`], [`session`], [`explain`], [`tui`], [`app`].
 //! The test `house` checks this, and that no folder has an import cycle.
 //!
 //! # Threads
@@ -109,6 +111,8 @@ pub mod explain;
 pub mod keyword;
 #[cfg(feature = "viewer")]
 pub mod link;
+#[cfg(feature = "viewer")]
+pub mod perf_data;
 #[cfg(feature = "viewer")]
 pub mod pprof;
 #[cfg(feature = "viewer")]

@@ -515,8 +515,8 @@ fn report(manual: &mut Manual, command: &clap::Command) {
     manual.section("REPORTS");
     manual.text(
         "sigtop report prints saved profiles exactly as pprof does: profile.proto from any tool, gperftools' CPU profiles, \
-         profiles of heap, contention and threads in the text formats of gperftools, brpc, jemalloc (jeprof) and Go, and \
-         folded stacks. Every option has pprof's meaning.",
+         profiles of heap, contention and threads in the text formats of gperftools, brpc, jemalloc (jeprof) and Go, \
+         recordings of perf (perf.data), and folded stacks. Every option has pprof's meaning.",
     );
     options_of(manual, report);
 }

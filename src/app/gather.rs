@@ -12,6 +12,7 @@ use super::failure::{Failure, print_message};
 use super::replay::{ReplayOptions, open, play_to_end};
 use super::start::{PendingSession, attach_target, check_process, start_session};
 use crate::attach::survey::{Survey, find_by_name};
+use crate::profile::kernel_frames::KernelFrames;
 use crate::session::{Command, FinishedSession, Notice, RecordingOptions};
 
 /// Maximum time to wait for symbols.
@@ -63,6 +64,6 @@ pub(super) fn read_file(path: &Path) -> Result<FinishedSession, Failure> {
     let file = File::open(path).map_err(|error| Failure::internal(&format!("cannot read {name}"), error))?;
     let failure = |predicate: String| Failure::new(Failure::INTERNAL, format!("{name} {predicate}"));
     let opened = open(Box::new(BufReader::new(file)), &name).map_err(failure)?;
-    let how = ReplayOptions { keeps_kernel: true, ..ReplayOptions::default() };
+    let how = ReplayOptions { kernel: Some(KernelFrames::On), ..ReplayOptions::default() };
     play_to_end(opened.source, &name, &how).map_err(failure)
 }

@@ -1,6 +1,7 @@
 //! Opens recordings and saved profiles, and converts a recording into a profile.
 
-use std::io::{self, Read};
+use std::fs::File;
+use std::io::{self, Cursor, Read};
 use std::time::Duration;
 
 use crossbeam_channel::{after, never, select};
@@ -10,9 +11,11 @@ use super::downloads;
 use super::failure::print_message;
 use super::progress::ProgressState;
 use super::settings::session_settings;
-use crate::link::recording::{MAGIC, RecordingInfo};
+use crate::link::recording::{self, RecordingInfo};
+use crate::perf_data;
 use crate::pprof::format;
 use crate::pprof::profile::SavedProfile;
+use crate::profile::kernel_frames::KernelFrames;
 use crate::session::{Command, FinishedSession, Notice, PlaybackSource, Session, Settings, to_saved_profile};
 use crate::symbols::download::DebuginfodClient;
 use crate::symbols::sanitize::sanitize;
@@ -24,33 +27,78 @@ const MAX_SYMBOL_WAIT: Duration = Duration::from_secs(20);
 /// A recording or a saved profile.
 pub(super) struct OpenedFile {
     pub(super) source: PlaybackSource,
-    /// Whether it is a recording, not a profile in another format.
-    pub(super) is_recording: bool,
+    pub(super) kind: FileKind,
+}
+
+/// The kind of a file, as its first bytes tell it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum FileKind {
+    /// A recording.
+    Recording,
+    /// A recording of perf.
+    PerfData,
+    /// A profile in another format.
+    Profile,
+}
+
+impl FileKind {
+    /// Reads the first bytes of a file. Returns its kind and all of its bytes.
+    pub(super) fn read(mut from: impl Read) -> io::Result<(FileKind, impl Read)> {
+        let mut first = Vec::new();
+        from.by_ref().take(recording::MAGIC.len() as u64).read_to_end(&mut first)?;
+        let kind = match first.first_chunk() {
+            // No other format starts with this byte.
+            _ if first.first() == Some(&recording::MAGIC[0]) => FileKind::Recording,
+            Some(magic) if perf_data::MAGIC.contains(&magic) => FileKind::PerfData,
+            _ => FileKind::Profile,
+        };
+        Ok((kind, Cursor::new(first).chain(from)))
+    }
+}
+
+/// Opens the file of this name once more, if it is one, to read its parts out of order.
+fn reopen(name: &str) -> Option<File> {
+    std::fs::metadata(name).ok().filter(|metadata| metadata.is_file() && name != "-")?;
+    File::open(name).ok()
 }
 
 /// Opens a recording, or a saved profile in any format as if it were a recording.
 ///
 /// # Errors
 /// A predicate that continues the file's name: `cannot be read: …`.
-pub(super) fn open(mut from: Box<dyn Read + Send>, name: &str) -> Result<OpenedFile, String> {
-    let unreadable = |error: io::Error| format!("cannot be read: {error}");
-    let mut first = Vec::new();
-    from.by_ref().take(1).read_to_end(&mut first).map_err(unreadable)?;
-    // No other format starts with this byte.
-    let is_recording = first.first() == Some(&MAGIC[0]);
-    let from = io::Cursor::new(first).chain(from);
-    let source = if is_recording {
-        PlaybackSource::open(Box::new(from)).map_err(|error| error.to_string())?
-    } else {
-        let mut warnings = Vec::new();
-        let profile = format::read_with_warnings(from, &mut warnings);
-        let mut profile = profile.map_err(|error| format!("cannot be shown: {error}"))?;
-        profile.demangle();
-        let mut source = PlaybackSource::import(&profile, name.rsplit('/').next().unwrap_or(name))?;
-        source.add_remarks(warnings);
-        source
+pub(super) fn open(from: Box<dyn Read + Send>, name: &str) -> Result<OpenedFile, String> {
+    let (kind, from) = FileKind::read(from).map_err(|error| format!("cannot be read: {error}"))?;
+    let source = match kind {
+        FileKind::Recording => PlaybackSource::open(Box::new(from)).map_err(|error| error.to_string())?,
+        FileKind::PerfData => open_perf_data(Box::new(from), name)?,
+        FileKind::Profile => {
+            let mut warnings = Vec::new();
+            let profile = format::read_with_warnings(from, &mut warnings);
+            let mut profile = profile.map_err(|error| format!("cannot be shown: {error}"))?;
+            profile.demangle();
+            let mut source = PlaybackSource::import(&profile, name.rsplit('/').next().unwrap_or(name))?;
+            source.add_remarks(warnings);
+            source
+        }
     };
-    Ok(OpenedFile { source, is_recording })
+    Ok(OpenedFile { source, kind })
+}
+
+/// Opens the first event of a recording of perf.
+fn open_perf_data(from: Box<dyn Read + Send>, name: &str) -> Result<PlaybackSource, String> {
+    let perf_data::ImportedFile { events, mut remarks } = perf_data::import(from, reopen(name))?;
+    let mut events = events.into_iter();
+    let first = events.next().ok_or("has no samples")?;
+    if !first.is_clock {
+        remarks.push(format!("has no times: of {} each one is shown as 1 ns", sanitize(&first.name)));
+    }
+    let others: Vec<String> = events.map(|event| sanitize(&event.name)).collect();
+    if !others.is_empty() {
+        remarks.push(format!("also has samples of {}: sigtop report --sample_index prints them", others.join(", ")));
+    }
+    let mut source = PlaybackSource::open(Box::new(Cursor::new(first.bytes))).map_err(|error| error.to_string())?;
+    source.add_remarks(remarks);
+    Ok(source)
 }
 
 /// The settings of a session that replays `source`.
@@ -70,8 +118,8 @@ pub(super) struct ReplayOptions {
     pub(super) servers: Option<DebuginfodClient>,
     /// Whether names come from the recording alone, not from files on this machine.
     pub(super) keeps_names: bool,
-    /// Whether stacks keep the functions of the kernel.
-    pub(super) keeps_kernel: bool,
+    /// Whether stacks keep the functions of the kernel. By default, those of perf do.
+    pub(super) kernel: Option<KernelFrames>,
     /// The stage that is shown.
     pub(super) progress: ProgressState,
 }
@@ -90,6 +138,29 @@ pub(super) fn convert(from: Box<dyn Read + Send>, name: &str, how: &ReplayOption
     Ok(profile)
 }
 
+/// Converts a recording of perf into a profile that has every event as a sample type. Adds warnings
+/// without the file's name.
+///
+/// # Errors
+/// A predicate that continues the file's name.
+pub(super) fn convert_perf_data(
+    from: Box<dyn Read + Send>,
+    name: &str,
+    how: &ReplayOptions,
+    warnings: &mut Vec<String>,
+) -> Result<SavedProfile, String> {
+    let perf_data::ImportedFile { events, remarks } = perf_data::import(from, reopen(name))?;
+    warnings.extend(remarks);
+    let how = ReplayOptions { kernel: how.kernel.or(Some(KernelFrames::On)), ..how.clone() };
+    let mut profiles = Vec::new();
+    for event in events {
+        let mut profile = convert(Box::new(Cursor::new(event.bytes)), name, &how)?;
+        profile.name_values(&sanitize(&event.name), event.is_clock);
+        profiles.push(profile);
+    }
+    SavedProfile::combine(profiles)
+}
+
 /// Replays a recording to its end. Warnings go to stderr.
 ///
 /// # Errors
@@ -105,7 +176,7 @@ pub(super) fn play_to_end(source: PlaybackSource, name: &str, how: &ReplayOption
     let servers = how.servers.as_ref().map(DebuginfodClient::share);
     let patience = if servers.is_some() { downloads::MAX_TIME } else { Duration::ZERO };
     let symbols = SymbolOptions { servers, reads_files: !how.keeps_names, ..settings.symbols };
-    let settings = Settings { sample_times, symbols, keeps_kernel: how.keeps_kernel, ..settings };
+    let settings = Settings { sample_times, symbols, keeps_kernel: how.kernel == Some(KernelFrames::On), ..settings };
     let session = Session::play(source, false, settings).map_err(|error| format!("cannot be replayed: {error}"))?;
     wait_for_playback(&session, patience + MAX_SYMBOL_WAIT, &how.progress);
     let stopped = || "cannot be replayed: the session stopped early".to_owned();

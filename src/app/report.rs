@@ -11,17 +11,15 @@ use super::args::report::{Report, Symbolize};
 use super::downloads::Downloads;
 use super::failure::{Failure, print_message};
 use super::progress::{Stage, file_size};
-use super::replay::{self, ReplayOptions};
+use super::replay::{self, FileKind, ReplayOptions};
 use super::stacks;
 use crate::link::atomic_file::{AtomicFile, AtomicFileError};
-use crate::link::recording::MAGIC;
 use crate::pprof::error::ReadError;
 use crate::pprof::format;
 use crate::pprof::merge::Subtraction;
 use crate::pprof::profile::SavedProfile;
 use crate::pprof::report::{ReportError, ReportKind, ReportOptions, generate, prepare};
 use crate::pprof::symbolize::{locate_binaries, symbolize_locations};
-use crate::profile::kernel_frames::KernelFrames;
 
 /// Runs `sigtop report`.
 pub(super) fn run(args: &Report) -> Result<u8, Failure> {
@@ -132,7 +130,7 @@ fn read_profiles(
         sample_times: matches!(options.kind, ReportKind::Export(format) if format.has_time_axis()),
         servers: downloads.client().filter(|_| args.symbolize == Symbolize::Local).cloned(),
         keeps_names: args.symbolize == Symbolize::None,
-        keeps_kernel: args.kernel == Some(KernelFrames::On),
+        kernel: args.kernel,
         progress: downloads.progress().clone(),
     };
     let mut read_all = |names: &[String]| {
@@ -204,20 +202,21 @@ pub(super) fn read_profile(
         }
         name => Box::new(File::open(name).map_err(|error| read_error(ReadError::Read(error)))?),
     };
-    let mut from = how.progress.count(from, name, file_size(name));
-    let mut first = Vec::new();
-    from.by_ref().take(1).read_to_end(&mut first).map_err(|error| read_error(ReadError::Read(error)))?;
-    // No other format starts with this byte.
-    let is_recording = first.first() == Some(&MAGIC[0]);
-    let from = io::Cursor::new(first).chain(from);
-    if is_recording {
-        return replay::convert(Box::new(from), name, how)
-            .map_err(|message| CommandError::Convert(name.to_owned(), message));
-    }
+    let from = how.progress.count(from, name, file_size(name));
+    let (kind, from) = FileKind::read(from).map_err(|error| read_error(ReadError::Read(error)))?;
     let mut skipped = Vec::new();
-    let profile = format::read_with_warnings(from, &mut skipped).map_err(read_error)?;
+    let convert_error = |message| CommandError::Convert(name.to_owned(), message);
+    let profile = match kind {
+        FileKind::Recording => replay::convert(Box::new(from), name, how).map_err(convert_error),
+        FileKind::PerfData => {
+            let profile = replay::convert_perf_data(Box::new(from), name, how, &mut skipped);
+            skipped.iter_mut().for_each(|predicate| *predicate = format!("it {predicate}"));
+            profile.map_err(convert_error)
+        }
+        FileKind::Profile => format::read_with_warnings(from, &mut skipped).map_err(read_error),
+    };
     warnings.extend(skipped.iter().map(|warning| format!("{name}: {warning}")));
-    Ok(profile)
+    profile
 }
 
 /// The format of a picture, by the extension of its file.

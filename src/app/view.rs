@@ -8,11 +8,12 @@ use super::args::ViewArgs;
 use super::batch::TableSink;
 use super::failure::Failure;
 use super::progress::{ProgressLine, file_size};
-use super::replay::{OpenedFile, open, playback_settings};
+use super::replay::{FileKind, OpenedFile, open, playback_settings};
 use super::screen::{ScreenExit, explain_missing_screen, print_summary, run_screen, uses_screen};
 use super::settings::{apply_config, session_settings};
 use super::watch::print_tables;
 use crate::keyword::Keyword;
+use crate::profile::kernel_frames::KernelFrames;
 use crate::session::{PlaybackSource, Session};
 
 /// Runs `sigtop view`.
@@ -20,7 +21,7 @@ pub(super) fn run(view: &ViewArgs) -> Result<u8, Failure> {
     let args = apply_config(view.watch())?;
     let is_stdin = view.file == Path::new("-");
     let mut progress = ProgressLine::start(args.screen.quiet, None);
-    let (OpenedFile { mut source, is_recording }, name) = open_file(&view.file, &progress)?;
+    let (OpenedFile { mut source, kind }, name) = open_file(&view.file, &progress)?;
     let mut base_name = None;
     if let Some(base) = &view.diff_base {
         let (base, base_name) = (open_file(base, &progress)?, base_name.insert(base.display().to_string()));
@@ -31,7 +32,8 @@ pub(super) fn run(view: &ViewArgs) -> Result<u8, Failure> {
         }
     }
     let mut settings = playback_settings(&source, &name, session_settings(&args, &[]));
-    let is_live = is_stdin && is_recording;
+    let is_live = is_stdin && kind == FileKind::Recording;
+    settings.keeps_kernel |= kind == FileKind::PerfData && args.stacks.kernel != Some(KernelFrames::Off);
     if !is_live && args.display.window.is_none() {
         // Whoever opens a file wants to see all of it. Besides, most profiles do not say when their
         // samples were taken.

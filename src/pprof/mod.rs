@@ -5,6 +5,7 @@
 //! reads and writes it, and [`report`] prints what pprof prints.
 
 mod call_tree;
+mod combine;
 pub mod demangle;
 pub mod error;
 pub mod filter;

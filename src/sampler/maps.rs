@@ -25,6 +25,11 @@ impl ProcessMaps {
         Ok(ProcessMaps { text })
     }
 
+    /// Creates the map from the text of the file.
+    pub(crate) fn new(text: Vec<u8>) -> ProcessMaps {
+        ProcessMaps { text }
+    }
+
     /// Returns the mappings, sorted by address.
     pub(crate) fn entries(&self) -> impl Iterator<Item = MapsEntry<'_>> {
         entries(&self.text)

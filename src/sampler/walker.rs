@@ -18,7 +18,7 @@ use super::events::{
 use super::interpreter::{FoundCPython, RemoteMemory, find_among};
 use super::maps::ProcessMaps;
 use super::thread_names::ThreadNames;
-use super::unwind::{ProcessModule, ProcessUnwinder, WalkEnd};
+use super::unwind::{ProcessModule, ProcessUnwinder, UnwindSource, WalkEnd};
 use super::waits::ProcessWaits;
 use crate::attach::{find, proc};
 use crate::process::cpython::functions::FunctionTable;
@@ -255,7 +255,7 @@ impl Image {
             memory_of,
             link: link.map(|link| (file, link)),
             connection,
-            unwinder: ProcessUnwinder::new(memory),
+            unwinder: ProcessUnwinder::new(UnwindSource::Process(memory)),
             waits: ProcessWaits::reader(start.pid),
             maps: ProcessMaps::default(),
             maps_ns: 0,
@@ -282,7 +282,7 @@ impl Image {
         if let (true, Some(maker)) = (image.maps.is_empty(), start.maker) {
             // It has ended since.
             image.memory_of = maker;
-            image.unwinder = ProcessUnwinder::new(proc::thread_with_memory(maker));
+            image.unwinder = ProcessUnwinder::new(UnwindSource::Process(proc::thread_with_memory(maker)));
             image.read_maps(maker)?;
         }
         Ok(image)

@@ -25,6 +25,7 @@ mod eh_frame_hdr;
 mod elf;
 pub mod error;
 pub mod explain;
+mod file_caches;
 #[cfg(test)]
 pub(crate) mod foreign_names;
 pub mod jit;
@@ -58,6 +59,8 @@ mod unit_lines;
 mod wait_names;
 pub mod worker;
 
+pub use kallsyms::kernel_symbol;
 pub use library::is_library;
 pub use names::{FrameLine, Function, FunctionId, INTERPRETED_CODE, Names, UNNAMED_CODE};
+pub use object::find_file;
 pub use wait_names::{ExplainedWait, WaitLabel};

@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 use super::debuginfod;
 use super::elf::{Elf, string_at};
 use super::error::{Error, hex};
+use super::file_caches::cached_files;
 use super::kallsyms;
 use super::mini_debug_info;
 use crate::process::maps::{MAX_MAPS_BYTES, entries};
@@ -50,8 +51,17 @@ pub(super) fn open(file: &ModuleFile, pid: u32) -> Result<Elf, Error> {
     if let Some(elf) = (!is_deleted).then(linked).flatten() {
         return Ok(elf);
     }
+    if let Some(elf) = cached_files(&file.build_id).find_map(|path| check(Elf::open(&path).ok()?, file).ok()) {
+        return Ok(elf);
+    }
     let nameless = || Error::Unreadable { path: PathBuf::new(), cause: "it has no name any more".to_owned() };
     Err(telling.unwrap_or_else(nameless).about(&file.path))
+}
+
+/// Returns where the file of a module of a recording is, if it is on this machine.
+pub fn find_file(file: &ModuleFile) -> Option<PathBuf> {
+    let is_file = file.path != Path::new("[vdso]");
+    is_file.then(|| open(file, 0).ok()).flatten().map(|elf| elf.path)
 }
 
 fn check(elf: Elf, file: &ModuleFile) -> Result<Elf, Error> {

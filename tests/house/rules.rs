@@ -43,6 +43,7 @@ const ROOMS: &[(&str, &[&str])] = &[
         &["keyword", "attach", "sampler", "link", "wire", "profile", "symbols", "symbols::worker", "tally", "pprof"],
     ),
     ("pprof", &["keyword", "wire::gperftools", "wire::varint", "profile", "symbols", "symbols::worker", "tally"]),
+    ("perf_data", &["arch", "process", "sampler", "link", "wire", "profile", "symbols"]),
     ("check", &["symbols", "tally", "pprof"]),
     ("explain", &["symbols", "tally", "session", "wire"]),
     (
@@ -69,6 +70,7 @@ const EVERYWHERE: &[&str] = &[
     "explain",
     "keyword",
     "link",
+    "perf_data",
     "profile",
     "sampler",
     "symbols",
@@ -81,7 +83,7 @@ const EVERYWHERE: &[&str] = &[
 ];
 
 /// Crates that are used in these rooms alone.
-const GUARDED: [(&str, &[&str]); 9] = [
+const GUARDED: [(&str, &[&str]); 10] = [
     ("ratatui", &["tui"]),
     ("crossterm", &["tui"]),
     ("framehop", &["agent"]),
@@ -91,6 +93,7 @@ const GUARDED: [(&str, &[&str]); 9] = [
     ("iced_x86", &["sampler::unwind::arch", "symbols"]),
     ("libc", &["agent", "arch", "attach", "sampler"]),
     ("toml", &["app::config"]),
+    ("ruzstd", &["perf_data"]),
 ];
 
 /// Rooms that may be `unsafe`.

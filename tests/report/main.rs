@@ -11,6 +11,8 @@ mod json;
 mod live_top;
 mod making;
 mod own_code;
+mod perf_data;
+mod perf_file;
 #[path = "../../src/property.rs"]
 mod property;
 mod readers;

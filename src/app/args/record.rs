@@ -149,8 +149,8 @@ impl RecordArgs {
 /// The arguments of `sigtop view`.
 #[derive(Args, Clone, Debug)]
 pub struct ViewArgs {
-    /// A recording, or a profile in any supported format. `-` is stdin, where a recording is shown
-    /// while it arrives
+    /// A recording, also one of perf (perf.data), or a profile in any supported format. `-` is stdin,
+    /// where a recording is shown while it arrives
     #[arg(value_name = "FILE")]
     pub file: PathBuf,
 

@@ -139,7 +139,7 @@ pub struct Report {
     #[arg(long, help_heading = "Display")]
     pub noinlines: bool,
 
-    /// Whether stacks of recordings have functions of the kernel [default: off]
+    /// Whether stacks of recordings have functions of the kernel [default: off, of perf's: on]
     #[arg(long, value_parser = keyword_parser::<KernelFrames>(), value_name = "WHEN", help_heading = "Display")]
     pub kernel: Option<KernelFrames>,
 

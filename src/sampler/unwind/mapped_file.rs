@@ -9,15 +9,16 @@ use std::fs::{File, OpenOptions};
 use std::ops::Range;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
+use std::sync::Arc;
 
 use object::LittleEndian as LE;
 use object::elf::{self, FileHeader64, ProgramHeader64};
 use object::pod::{from_bytes, slice_from_bytes};
 use object::read::elf::NoteIterator;
 
+use super::unwind_source::UnwindSource;
 use crate::arch::ELF_MACHINE;
 use crate::process::maps::MapsEntry;
-use crate::sampler::ptrace::read_memory;
 
 /// Size of the page that begins with the ELF header.
 const PAGE: usize = 4096;
@@ -48,12 +49,12 @@ pub(super) struct MappedFile {
     segments: Vec<LoadSegment>,
     origin: FileOrigin,
     /// The file, once it was needed; `None` in it if the file cannot be used.
-    file: OnceCell<Option<File>>,
+    file: OnceCell<Option<Arc<File>>>,
 }
 
 /// The identity of the file of an image.
 struct FileOrigin {
-    pid: u32,
+    source: UnwindSource,
     /// The addresses of an executable mapping.
     range: Range<u64>,
     device: u64,
@@ -64,41 +65,46 @@ struct FileOrigin {
 impl FileOrigin {
     /// Opens the file that is mapped: through the mapping itself, which needs a privilege, or by
     /// its path in the target's root, if device and inode are the same.
-    fn open(&self) -> Option<File> {
+    fn open(&self) -> Option<Arc<File>> {
         if self.inode == 0 {
             return None;
         }
+        let pid = match &self.source {
+            UnwindSource::Process(pid) => pid,
+            UnwindSource::Files(find) => return find(self.inode),
+        };
         let open = |path: &std::ffi::OsStr| {
             // Opening a device or a FIFO may have effects.
             std::fs::metadata(path).ok().filter(|metadata| metadata.is_file())?;
             OpenOptions::new().read(true).custom_flags(libc::O_NOCTTY | libc::O_NONBLOCK).open(path).ok()
         };
-        let by_mapping = format!("/proc/{}/map_files/{:x}-{:x}", self.pid, self.range.start, self.range.end);
-        open(by_mapping.as_ref()).or_else(|| {
-            let mut in_root = format!("/proc/{}/root", self.pid).into_bytes();
+        let by_mapping = format!("/proc/{pid}/map_files/{:x}-{:x}", self.range.start, self.range.end);
+        let file = open(by_mapping.as_ref()).or_else(|| {
+            let mut in_root = format!("/proc/{pid}/root").into_bytes();
             in_root.extend_from_slice(&self.path);
             let file = open(std::ffi::OsStr::from_bytes(&in_root))?;
             let metadata = file.metadata().ok()?;
             let found = u64::from(libc::major(metadata.dev())) << 32 | u64::from(libc::minor(metadata.dev()));
             (metadata.ino() == self.inode && found == self.device).then_some(file)
-        })
+        });
+        file.map(Arc::new)
     }
 }
 
 impl MappedFile {
     /// Reads the headers of an image. `first` is its lowest mapping and `code` an executable one.
-    pub(super) fn open(pid: u32, first: &MapsEntry<'_>, code: &MapsEntry<'_>) -> Option<MappedFile> {
+    pub(super) fn open(source: &UnwindSource, first: &MapsEntry<'_>, code: &MapsEntry<'_>) -> Option<MappedFile> {
         let &MapsEntry { start, end, device, inode, path, .. } = code;
-        let origin = FileOrigin { pid, range: start..end, device, inode, path: path.into() };
+        let origin = FileOrigin { source: source.clone(), range: start..end, device, inode, path: path.into() };
         let file = origin.open();
         let mut head = vec![0; PAGE];
         let length = match &file {
             Some(file) => read_file(file, 0, &mut head),
-            None if first.offset == 0 => read_memory(pid, first.start, &mut head),
+            None if first.offset == 0 => source.read_memory(first.start, &mut head),
             None => 0,
         };
         head.truncate(length);
-        let headers = program_headers(&head, file.as_ref())?;
+        let headers = program_headers(&head, file.as_deref())?;
         let segments: Vec<LoadSegment> =
             headers.iter().filter(|header| header.p_type.get(LE) == elf::PT_LOAD).map(load_segment).collect();
         let bias = bias(&segments, code)?;
@@ -109,7 +115,7 @@ impl MappedFile {
             MappedFile { bias, build_id: Box::default(), frame_header, segments, origin, file: OnceCell::new() };
         let notes: Vec<&ProgramHeader64<LE>> = of_type(elf::PT_NOTE).collect();
         image.build_id =
-            notes.into_iter().find_map(|note| image.find_build_id(file.as_ref(), note)).unwrap_or_default();
+            notes.into_iter().find_map(|note| image.find_build_id(file.as_deref(), note)).unwrap_or_default();
         Some(image)
     }
 
@@ -117,7 +123,7 @@ impl MappedFile {
         let mut notes = vec![0; (header.p_filesz.get(LE) as usize).min(MAX_NOTES)];
         let length = match file {
             Some(file) => read_file(file, header.p_offset.get(LE), &mut notes),
-            None => read_memory(self.origin.pid, header.p_vaddr.get(LE).wrapping_add(self.bias), &mut notes),
+            None => self.origin.source.read_memory(header.p_vaddr.get(LE).wrapping_add(self.bias), &mut notes),
         };
         notes.truncate(length);
         let mut iterator = NoteIterator::<FileHeader64<LE>>::new(LE, header.p_align.get(LE), &notes).ok()?;
@@ -132,7 +138,7 @@ impl MappedFile {
 
     /// Returns the file, if it is certainly the one that is mapped.
     pub(super) fn file(&self) -> Option<&File> {
-        self.file.get_or_init(|| self.origin.open()).as_ref()
+        self.file.get_or_init(|| self.origin.open()).as_deref()
     }
 
     /// Copies bytes from an address of the file on, up to the end of their segment. Returns how
@@ -145,7 +151,7 @@ impl MappedFile {
         let buffer = &mut buffer[..length];
         match (self.file(), segment.offset.checked_add(inside)) {
             (Some(file), Some(offset)) => read_file(file, offset, buffer),
-            _ => read_memory(self.origin.pid, address.wrapping_add(self.bias), buffer),
+            _ => self.origin.source.read_memory(address.wrapping_add(self.bias), buffer),
         }
     }
 }

@@ -21,6 +21,9 @@
 //! framehop would do the second step. It knows three registers and no memory in expressions of the
 //! tables, and goes on by frame pointers where these do not suffice, without telling. It serves as
 //! the oracle of tests.
+//!
+//! The process may have ended long ago: registers and stacks of a recording of `perf` are walked with
+//! the code of files alone ([`UnwindSource`]).
 
 mod arch;
 mod code_path;
@@ -34,11 +37,11 @@ mod step;
 mod tables;
 #[cfg(test)]
 mod tests;
+mod unwind_source;
 
 use std::collections::HashMap;
 
 use super::maps::ProcessMaps;
-use super::ptrace::read_memory;
 use super::stack_copy::StackCopy;
 use crate::arch::{
     CONTEXT_AT_RETURN, CallBefore, FRAME_POINTER, FrameSize, LONGEST_CALL, PUSHED_BY_CALL, RECORD_ENDS_FRAME,
@@ -51,6 +54,7 @@ pub(crate) use modules::ProcessModule;
 use modules::{ModuleCode, ProcessCode};
 use step::{NoValue, Stepped};
 use tables::{TableLookup, TableReader};
+pub(crate) use unwind_source::UnwindSource;
 
 /// Maximum number of steps of a walk. The smallest frame is a return address, and a walk reads a
 /// copy of 64 KiB.
@@ -106,7 +110,7 @@ enum CodeRule {
 
 /// Unwinds threads of one process image. After an exec a new one is needed.
 pub(crate) struct ProcessUnwinder {
-    pid: u32,
+    source: UnwindSource,
     code: ProcessCode,
     reader: TableReader,
     /// Rules by [packed](FrameAddress::pack) address.
@@ -121,14 +125,14 @@ pub(crate) struct ProcessUnwinder {
 
 impl ProcessUnwinder {
     /// Creates an unwinder that knows no module yet.
-    pub(crate) fn new(pid: u32) -> ProcessUnwinder {
+    pub(crate) fn new(source: UnwindSource) -> ProcessUnwinder {
         ProcessUnwinder {
-            pid,
+            stack_start: source.stack_start().unwrap_or(0),
+            source,
             code: ProcessCode::default(),
             reader: TableReader::default(),
             rules: HashMap::default(),
             frame_sizes: HashMap::new(),
-            stack_start: stack_start(pid).unwrap_or(0),
             wants_maps: false,
             crossed_signal: false,
         }
@@ -136,11 +140,11 @@ impl ProcessUnwinder {
 
     /// Updates the modules to a memory map, and returns all of them.
     pub(crate) fn refresh(&mut self, maps: &ProcessMaps) -> &[ProcessModule] {
-        if self.code.refresh(self.pid, maps) {
+        if self.code.refresh(&self.source, maps) {
             self.rules.clear();
             self.frame_sizes.clear();
             // A program that is just executed may not have had its stack before.
-            self.stack_start = stack_start(self.pid).unwrap_or(self.stack_start);
+            self.stack_start = self.source.stack_start().unwrap_or(self.stack_start);
         }
         self.wants_maps = false;
         self.code.modules()
@@ -460,7 +464,7 @@ impl ProcessUnwinder {
     fn read_code(&mut self, address: u64, buffer: &mut [u8]) -> usize {
         match self.code.find(address) {
             Some(ModuleCode { image, .. }) => image.read(address.wrapping_sub(image.bias), buffer),
-            None => read_memory(self.pid, address, buffer),
+            None => self.source.read_memory(address, buffer),
         }
     }
 }
@@ -475,15 +479,6 @@ fn is_above(caller: &ThreadRegisters, callee: &ThreadRegisters, is_leaf: bool) -
 /// Returns a rule for each place where the canonical frame address of a frame of this size may be.
 fn frame_rules(rule: FrameRule, size: FrameSize, sp: u64) -> impl Iterator<Item = FrameRule> {
     size.places(sp).filter_map(move |cfa| Some(rule.with_cfa_at(i32::try_from(cfa - sp).ok()?)))
-}
-
-/// Reads where the first thread's stack began, with the arguments: field 28 of `/proc/PID/stat`.
-/// Those who may not trace the process read 0.
-fn stack_start(pid: u32) -> Option<u64> {
-    let line = std::fs::read(format!("/proc/{pid}/stat")).ok()?;
-    let end_of_name = line.iter().rposition(|&byte| byte == b')')?;
-    let after = std::str::from_utf8(&line[end_of_name + 1..]).ok()?;
-    after.split_ascii_whitespace().nth(25)?.parse().ok().filter(|&address| address != 0)
 }
 
 /// Steps to the caller by the frame pointer: it leads to the caller's, above which is the return

@@ -3,6 +3,7 @@
 
 use super::mapped_file::MappedFile;
 use super::tables::ImageTables;
+use super::unwind_source::UnwindSource;
 use crate::process::mapped_images::{self, MappedImage};
 use crate::process::maps::MapsEntry;
 use crate::sampler::maps::ProcessMaps;
@@ -11,7 +12,7 @@ use crate::sampler::maps::ProcessMaps;
 const MAX_MODULES: usize = 8192;
 
 /// A file (or the vdso) that is mapped with execute permission, as the wire describes it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct ProcessModule {
     /// Start address of its lowest mapping.
     pub(crate) start: u64,
@@ -50,7 +51,7 @@ pub(super) struct ProcessCode {
 
 impl ProcessCode {
     /// Updates the code to a memory map. Returns whether code has changed.
-    pub(super) fn refresh(&mut self, pid: u32, maps: &ProcessMaps) -> bool {
+    pub(super) fn refresh(&mut self, source: &UnwindSource, maps: &ProcessMaps) -> bool {
         let entries: Vec<MapsEntry<'_>> = maps.entries().collect();
         let executable = ranges(&entries, |entry| entry.executable);
         let mut changed = executable != self.executable;
@@ -73,7 +74,7 @@ impl ProcessCode {
             let (module, code) = match old.next_if(|(module, _)| same(module)) {
                 Some(known) => known,
                 None => {
-                    let Some(image) = MappedFile::open(pid, &first, &code) else { continue };
+                    let Some(image) = MappedFile::open(source, &first, &code) else { continue };
                     changed = true;
                     let module = ProcessModule {
                         start: first.start,

@@ -6,6 +6,7 @@ use super::frame_section::{FrameSection, FrameSectionKind};
 use super::tables::{TableLookup, TableReader};
 use super::*;
 use crate::process::waits::SleepLocation;
+use crate::sampler::ptrace::read_memory;
 
 fn own_maps() -> ProcessMaps {
     let own = std::process::id();
@@ -50,7 +51,7 @@ fn sleeping_thread_is_walked_to_its_root_by_two_registers() {
     });
     let registers = sleeper(tids.recv().unwrap().as_raw() as u32);
     let maps = own_maps();
-    let mut unwinder = ProcessUnwinder::new(std::process::id());
+    let mut unwinder = ProcessUnwinder::new(UnwindSource::Process(std::process::id()));
     let modules = unwinder.refresh(&maps);
     let own_code = sleep_until_told as *const () as u64;
     let own = modules.iter().find(|module| (module.start..module.end).contains(&own_code)).unwrap();

@@ -1,0 +1,310 @@
+//! Follows the records of a file: which process had which code and which threads, and what was
+//! sampled. Each event becomes a recording of its own, because its samples count something else.
+
+use std::cell::RefCell;
+use std::collections::{HashMap, HashSet};
+use std::fs::File;
+use std::io::Read;
+use std::rc::Rc;
+
+use super::address_space::{AddressSpace, CodeMapping};
+use super::attribute::EventAttribute;
+use super::code_files::CodeFiles;
+use super::event_recording::{EventRecording, ProcessFacts};
+use super::header::FileFacts;
+use super::kernel::RecordedKernel;
+use super::record::{CpuMode, MappingRecord, Record, SampleRecord, ThreadNumbers};
+use super::records::{PerfRecordReader, RawRecord};
+use super::stack::StackBuilder;
+use crate::link::recording::RecordingInfo;
+use crate::wire::{Clock, Engine, FrameAddress, MAX_COMM, is_kernel_address};
+
+/// Maximum number of processes and of names of threads that are remembered.
+const MAX_PROCESSES: usize = 1 << 20;
+const MAX_THREADS: usize = 1 << 20;
+/// The pid of mappings of the kernel.
+const KERNEL_PID: u32 = u32::MAX;
+/// Paths of mappings that are no files begin so.
+const NO_FILE: [&[u8]; 3] = [b"//anon", b"[", b"anon_inode:"];
+
+/// The samples of one event, as a recording.
+pub struct ImportedEvent {
+    /// The event, as perf names it.
+    pub name: String,
+    /// Whether its weights are nanoseconds; otherwise they are counts.
+    pub is_clock: bool,
+    /// The recording.
+    pub bytes: Vec<u8>,
+}
+
+/// The recordings of a file.
+pub struct ImportedFile {
+    /// Those events that have samples, in the order of the file.
+    pub events: Vec<ImportedEvent>,
+    /// Remarks for the user: predicates, without their subject.
+    pub remarks: Vec<String>,
+}
+
+/// A process.
+struct RecordedProcess {
+    parent: u32,
+    /// Shared with those that it has forked, until one of them maps something.
+    space: Rc<RefCell<AddressSpace>>,
+    /// Number of programs that it has executed.
+    image: u32,
+    threads: HashSet<u32>,
+}
+
+/// Numbers of what became no sample.
+#[derive(Default)]
+struct SkippedRecords {
+    malformed: u64,
+    of_unknown_events: u64,
+    throttled: u64,
+}
+
+struct PerfImporter {
+    files: CodeFiles,
+    kernel: RecordedKernel,
+    processes: HashMap<u32, RecordedProcess>,
+    names: HashMap<u32, Vec<u8>>,
+    stack: StackBuilder,
+    recordings: Vec<Option<EventRecording>>,
+    /// Records without room, and samples that were not written, by event.
+    lost: Vec<(u64, u64)>,
+    skipped: SkippedRecords,
+    /// The time of the first record, ns.
+    started_ns: u64,
+}
+
+/// Reads a file of perf. `file` is the same file, if it is one and not a pipe.
+///
+/// # Errors
+/// If it cannot be read or has no samples: a predicate that continues the file's name.
+pub fn import(from: Box<dyn Read + Send + '_>, file: Option<File>) -> Result<ImportedFile, String> {
+    let mut reader = PerfRecordReader::open(from, file)?;
+    let files = CodeFiles::default();
+    let mut importer = PerfImporter {
+        files,
+        kernel: RecordedKernel::default(),
+        processes: HashMap::new(),
+        names: HashMap::new(),
+        stack: StackBuilder::default(),
+        recordings: Vec::new(),
+        lost: Vec::new(),
+        skipped: SkippedRecords::default(),
+        started_ns: 0,
+    };
+    while let Some(record) = reader.next() {
+        importer.follow(&record, &reader.facts);
+    }
+    let (fault, facts) = (reader.fault.take(), &reader.facts);
+    importer.finish(facts, fault)
+}
+
+impl PerfImporter {
+    fn follow(&mut self, raw: &RawRecord, facts: &FileFacts) {
+        let default = EventAttribute::default();
+        let attribute = facts.attributes.get(raw.event.unwrap_or(0)).unwrap_or(&default);
+        if self.started_ns == 0 {
+            self.started_ns = raw.time_ns;
+        }
+        match Record::decode((raw.kind, raw.misc), &raw.body, attribute, facts.order) {
+            Record::Sample(sample) => match raw.event {
+                Some(event) => self.add_sample(&sample, event, raw.time_ns, facts),
+                None => self.skipped.of_unknown_events += 1,
+            },
+            Record::Mapped(record) => self.map(&record, facts),
+            Record::Named { thread, name, is_exec } => self.name(thread, name, is_exec),
+            Record::Started { thread, maker } => self.start(thread, maker),
+            Record::Ended(thread) => self.end(thread, raw.time_ns),
+            Record::Lost(records) => self.lose(raw.event, |lost| lost.0 = lost.0.saturating_add(records)),
+            Record::LostSamples(samples) => self.lose(raw.event, |lost| lost.1 = lost.1.saturating_add(samples)),
+            Record::Throttled => self.skipped.throttled += 1,
+            Record::Malformed => self.skipped.malformed += 1,
+            Record::Other => {}
+        }
+    }
+
+    fn lose(&mut self, event: Option<usize>, add: impl FnOnce(&mut (u64, u64))) {
+        let event = event.unwrap_or(0);
+        if self.lost.len() <= event {
+            self.lost.resize(event + 1, (0, 0));
+        }
+        add(&mut self.lost[event]);
+    }
+
+    fn process(&mut self, pid: u32) -> &mut RecordedProcess {
+        if self.processes.len() >= MAX_PROCESSES && !self.processes.contains_key(&pid) {
+            self.processes.clear();
+        }
+        let files = &self.files;
+        self.processes.entry(pid).or_insert_with(|| {
+            let space = Rc::new(RefCell::new(AddressSpace::new(files.clone())));
+            RecordedProcess { parent: 0, space, image: 0, threads: HashSet::from([pid]) }
+        })
+    }
+
+    fn name(&mut self, ThreadNumbers { pid, tid }: ThreadNumbers, name: &[u8], is_exec: bool) {
+        let space = AddressSpace::new(self.files.clone());
+        let process = self.process(pid);
+        process.threads.insert(tid);
+        if is_exec {
+            process.image += 1;
+            process.space = Rc::new(RefCell::new(space));
+            process.threads = HashSet::from([tid]);
+        }
+        self.remember_name(tid, name[..name.len().min(MAX_COMM)].to_vec());
+    }
+
+    fn remember_name(&mut self, tid: u32, name: Vec<u8>) {
+        if self.names.len() >= MAX_THREADS {
+            self.names.clear();
+        }
+        self.names.insert(tid, name);
+    }
+
+    fn start(&mut self, thread: ThreadNumbers, maker: ThreadNumbers) {
+        if let Some(name) = self.names.get(&maker.tid).cloned() {
+            self.remember_name(thread.tid, name);
+        }
+        if thread.pid == maker.pid {
+            self.process(thread.pid).threads.insert(thread.tid);
+            return;
+        }
+        let space = self.process(maker.pid).space.clone();
+        // A pid that is used again is another process.
+        let image = self.processes.get(&thread.pid).map_or(0, |earlier| earlier.image + 1);
+        let threads = HashSet::from([thread.tid]);
+        self.process(thread.pid);
+        self.processes.insert(thread.pid, RecordedProcess { parent: maker.pid, space, image, threads });
+    }
+
+    fn end(&mut self, thread: ThreadNumbers, at_ns: u64) {
+        let Some(process) = self.processes.get_mut(&thread.pid) else { return };
+        process.threads.remove(&thread.tid);
+        let is_last = process.threads.is_empty();
+        for recording in self.recordings.iter_mut().flatten() {
+            recording.end_thread(thread, at_ns);
+            if is_last {
+                recording.end_process(thread.pid);
+            }
+        }
+    }
+
+    fn map(&mut self, record: &MappingRecord<'_>, facts: &FileFacts) {
+        if record.pid == KERNEL_PID || record.mode == CpuMode::Kernel {
+            if let Some(kernel) = RecordedKernel::find(facts, record) {
+                self.kernel = kernel;
+            }
+            return;
+        }
+        if !record.is_executable {
+            return;
+        }
+        let is_vdso = record.path == b"[vdso]";
+        let has_file = is_vdso || !NO_FILE.iter().any(|start| record.path.starts_with(start));
+        let recorded = Some(record.build_id).filter(|id| !id.is_empty());
+        let build_id = recorded.unwrap_or_else(|| facts.build_id(record.path));
+        let identity = (record.device, record.inode);
+        let file = if has_file { self.files.number(record.path, build_id, identity) } else { 0 };
+        let end = record.start.saturating_add(record.length);
+        let mapping = CodeMapping { start: record.start, end, offset: record.offset, file, is_vdso };
+        let process = self.process(record.pid);
+        if Rc::strong_count(&process.space) > 1 {
+            let own = process.space.borrow().fork();
+            process.space = Rc::new(RefCell::new(own));
+        }
+        process.space.borrow_mut().map(mapping);
+    }
+
+    fn add_sample(&mut self, sample: &SampleRecord<'_>, event: usize, at_ns: u64, facts: &FileFacts) {
+        let ThreadNumbers { pid, tid } = sample.thread;
+        let Some(attribute) = facts.attributes.get(event) else { return };
+        let (space, parent, image) = {
+            let process = self.process(pid);
+            (process.space.clone(), process.parent, process.image)
+        };
+        let mut space = space.borrow_mut();
+        let flags = self.stack.build(sample, attribute, &self.kernel, &mut space);
+        if self.recordings.len() <= event {
+            self.recordings.resize_with(event + 1, || None);
+        }
+        let started_ns = self.started_ns;
+        let recording =
+            self.recordings[event].get_or_insert_with(|| EventRecording::new(&info(facts, attribute, started_ns)));
+        let name = self.names.get(&tid).map_or(&[][..], Vec::as_slice);
+        let program = space.program().and_then(|file| self.files.identity(file));
+        let program = program.map(|file| file.path.into_os_string().into_encoded_bytes());
+        let own_name = self.names.get(&pid).cloned().unwrap_or_default();
+        let facts = ProcessFacts { parent, program: &program.unwrap_or(own_name), image };
+        recording.introduce(sample.thread, at_ns, name, &facts);
+        for &frame in &self.stack.frames {
+            let address = FrameAddress::unpack(frame).lookup();
+            if is_kernel_address(address) {
+                recording.introduce_kernel(pid, &self.kernel.build_id);
+            } else if let Some((id, module)) = space.find(address) {
+                let file = || self.files.identity(module.inode);
+                recording.introduce_module(pid, *id, module, file);
+            }
+        }
+        recording.add_sample(sample.thread, flags, sample.period, &self.stack.frames);
+    }
+
+    fn finish(self, facts: &FileFacts, fault: Option<String>) -> Result<ImportedFile, String> {
+        let PerfImporter { recordings, lost, skipped, .. } = self;
+        let lost_of = |event: usize| lost.get(event).map_or(0, |&(records, samples)| records.max(samples));
+        let mut events = Vec::new();
+        for (event, recording) in recordings.into_iter().enumerate() {
+            if let (Some(recording), Some(attribute)) = (recording, facts.attributes.get(event)) {
+                let bytes = recording.finish(lost_of(event));
+                events.push(ImportedEvent { name: attribute.name(), is_clock: attribute.is_clock(), bytes });
+            }
+        }
+        let is_own = facts.machine.is_empty() || facts.machine == std::env::consts::ARCH;
+        let counted = [
+            (skipped.malformed, "malformed records that were skipped"),
+            (skipped.of_unknown_events, "samples of events that it does not describe"),
+            (skipped.throttled, "times at which the kernel took fewer samples, as they cost too much"),
+        ];
+        let counted = counted.into_iter().filter(|(count, _)| *count > 0);
+        let mut remarks: Vec<String> = fault.into_iter().collect();
+        remarks.extend(counted.map(|(count, what)| format!("has {count} {what}")));
+        if !is_own {
+            remarks.push(format!("is of another machine ({}): its copied stacks are not unwound", facts.machine));
+        }
+        match events.is_empty() {
+            true => Err(remarks.into_iter().next().unwrap_or_else(|| "has no samples".to_owned())),
+            false => Ok(ImportedFile { events, remarks }),
+        }
+    }
+}
+
+/// Describes the recording of an event.
+fn info(facts: &FileFacts, attribute: &EventAttribute, started_ns: u64) -> RecordingInfo {
+    let (name, is_clock) = (attribute.name(), attribute.is_clock());
+    let period_ns = match attribute.is_frequency {
+        true if is_clock => 1_000_000_000 / attribute.period.max(1),
+        false if is_clock => attribute.period,
+        _ => 0,
+    };
+    RecordingInfo {
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        command: facts.command.join(" "),
+        host: facts.host.clone(),
+        names: false,
+        launched: false,
+        pid: 0,
+        clock: Clock::Prof,
+        engine: Engine::Events,
+        period_ns,
+        started_ns,
+        started_unix_ns: 0,
+        origin: Some(format!("{name} in {}", if is_clock { "nanoseconds" } else { "count" })),
+        kernel: if facts.release.is_empty() {
+            String::new()
+        } else {
+            format!("Linux {} {}", facts.release, facts.machine)
+        },
+    }
+}

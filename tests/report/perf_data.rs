@@ -1,0 +1,273 @@
+//! Recordings of `perf record`, made here and judged by `perf report` and `perf script`: the same
+//! totals, shares and callers.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::sync::OnceLock;
+
+use crate::skips::{are_installed, skip};
+
+/// A program with known callers: `walk` calls itself, `step` is inlined into `middle`, and another
+/// thread has a name of its own.
+const PROGRAM: &str = r#"
+#define _GNU_SOURCE
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+volatile unsigned long sink;
+__attribute__((noinline)) void leaf(unsigned long n) { for (unsigned long i = 0; i < n; i++) sink += i * i; }
+static inline __attribute__((always_inline)) void step(unsigned long n) { leaf(n); sink++; }
+__attribute__((noinline)) void middle(unsigned long n) { step(n); sink++; }
+__attribute__((noinline)) void walk(int depth, unsigned long n) { if (depth) walk(depth - 1, n); else middle(n); sink++; }
+__attribute__((noinline)) int order(const void *a, const void *b) { leaf(40); return *(int *)a - *(int *)b; }
+static void *worker(void *unused) {
+    pthread_setname_np(pthread_self(), "helper");
+    for (int i = 0; i < 60; i++) walk(7, 400000);
+    return unused;
+}
+int main(void) {
+    pthread_t thread;
+    pthread_create(&thread, 0, worker, 0);
+    int *numbers = malloc(4000 * sizeof *numbers);
+    for (int round = 0; round < 12; round++) {
+        for (int i = 0; i < 4000; i++) numbers[i] = rand();
+        qsort(numbers, 4000, sizeof *numbers, order);
+        char *pages = mmap(0, 1 << 20, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        for (int i = 0; i < 1 << 20; i += 4096) pages[i] = 1;
+        munmap(pages, 1 << 20);
+        usleep(100);
+    }
+    pthread_join(thread, 0);
+    if (!fork()) { walk(3, 20000000); _exit(0); }
+    wait(0);
+    return 0;
+}
+"#;
+
+fn directory() -> PathBuf {
+    Path::new(env!("CARGO_TARGET_TMPDIR")).join("perf-data")
+}
+
+fn output(program: impl AsRef<std::ffi::OsStr>, arguments: &[&str]) -> Output {
+    Command::new(program).args(arguments).current_dir(directory()).stdin(Stdio::null()).output().unwrap()
+}
+
+/// Runs a program that must succeed, and returns its stdout.
+fn text(program: impl AsRef<std::ffi::OsStr>, arguments: &[&str]) -> String {
+    let output = output(program, arguments);
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{arguments:?}: {error}");
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+fn sigtop(arguments: &[&str]) -> String {
+    text(env!("CARGO_BIN_EXE_sigtop"), arguments)
+}
+
+/// Builds the program. Returns whether it can be recorded here.
+fn can_record() -> bool {
+    static RESULT: OnceLock<bool> = OnceLock::new();
+    *RESULT.get_or_init(|| {
+        if !are_installed(&["perf", "gcc"]) {
+            return false;
+        }
+        fs::create_dir_all(directory()).unwrap();
+        fs::write(directory().join("program.c"), PROGRAM).unwrap();
+        let flags = ["-g", "-O2", "-fno-omit-frame-pointer", "-fno-optimize-sibling-calls", "-pthread"];
+        text("gcc", &[&flags[..], &["program.c", "-o", "program"]].concat());
+        let tried = output("perf", &["record", "-q", "-e", "cpu-clock", "-o", "try.data", "true"]);
+        let works = tried.status.success();
+        if !works {
+            skip("perf records nothing here");
+        }
+        works
+    })
+}
+
+/// Records the program into a file of this name.
+fn record(name: &str, options: &[&str]) {
+    text("perf", &[&["record", "-q", "-o", name][..], options, &["./program"]].concat());
+}
+
+/// The total weight of an event and the number of its samples, by perf.
+fn perf_totals(name: &str) -> Vec<(String, u64, u64)> {
+    let text = text("perf", &["report", "--stdio", "-i", name, "-g", "none", "--no-children"]);
+    let mut totals = Vec::new();
+    let mut event = (String::new(), 0);
+    for line in text.lines() {
+        if let Some((samples, name)) = line.strip_prefix("# Samples: ").and_then(|rest| rest.split_once("of event '")) {
+            let samples = samples.trim();
+            // perf shortens numbers from 10 000 on.
+            event = (name.trim_end_matches('\'').to_owned(), samples.parse().unwrap_or(0));
+        }
+        if let Some(weight) = line.strip_prefix("# Event count (approx.): ") {
+            totals.push((event.0.clone(), event.1, weight.parse().unwrap()));
+        }
+    }
+    totals
+}
+
+/// A table of weights by name.
+type Weights = BTreeMap<String, u64>;
+
+/// The weights of all functions of an event, in the unit of the event: own ones and those with what
+/// they call, as `perf script` tells them.
+fn perf_weights(name: &str, event: &str, thread: Option<&str>) -> [Weights; 2] {
+    let fields = "comm,tid,time,event,period,ip,sym";
+    let text = text("perf", &["script", "-i", name, "-F", fields, "--no-inline"]);
+    let (mut flat, mut cum) = (Weights::new(), Weights::new());
+    for block in text.split("\n\n") {
+        let mut lines = block.lines();
+        let Some(header) = lines.next() else { continue };
+        let words: Vec<&str> = header.split_whitespace().collect();
+        let Some(at) = words.iter().position(|word| word.strip_suffix(':') == Some(event)) else { continue };
+        if thread.is_some_and(|thread| !header.trim_start().starts_with(thread)) {
+            continue;
+        }
+        let period: u64 = words[at - 1].parse().unwrap();
+        let names: Vec<&str> = lines.filter_map(|line| line.trim().split_once(' ')).map(|(_, name)| name).collect();
+        let Some(leaf) = names.first() else { continue };
+        *flat.entry((*leaf).to_owned()).or_default() += period;
+        let each: std::collections::BTreeSet<&str> = names.iter().copied().collect();
+        each.into_iter().for_each(|name| *cum.entry(name.to_owned()).or_default() += period);
+    }
+    [flat, cum]
+}
+
+/// The same by sigtop, and the total.
+fn sigtop_weights(name: &str, event: &str, more: &[&str]) -> ([Weights; 2], u64) {
+    let options = ["report", "--json", "--nodecount=0", "--nodefraction=0", "--noinlines", "--sample_index", event];
+    let json: serde_json::Value = serde_json::from_str(&sigtop(&[&options[..], more, &[name]].concat())).unwrap();
+    let (mut flat, mut cum) = (Weights::new(), Weights::new());
+    for row in json["rows"].as_array().unwrap() {
+        let name = row["name"].as_str().unwrap().trim_end_matches("()").to_owned();
+        *flat.entry(name.clone()).or_default() += row["flat"].as_u64().unwrap();
+        *cum.entry(name).or_default() += row["cum"].as_u64().unwrap();
+    }
+    ([flat, cum], json["total"].as_u64().unwrap())
+}
+
+/// The functions of the program and of the kernel that both must agree on.
+const FUNCTIONS: [&str; 5] = ["leaf", "middle", "walk", "order", "main"];
+
+/// Compares an event of a recording: its total, and the functions of the program.
+fn agrees(name: &str, event: &str) -> [Weights; 2] {
+    let ([flat, cum], total) = sigtop_weights(name, event, &[]);
+    let [perf_flat, perf_cum] = perf_weights(name, event, None);
+    let of_event = |line: &&(String, u64, u64)| line.0.split(':').next() == event.split(':').next();
+    let (_, _, weight) = perf_totals(name).iter().find(of_event).cloned().unwrap();
+    assert_eq!(total, weight, "{name} {event}");
+    for function in FUNCTIONS {
+        let [ours, perfs] = [(&flat, &cum), (&perf_flat, &perf_cum)]
+            .map(|(flat, cum)| [flat, cum].map(|of| of.get(function).copied().unwrap_or(0)));
+        assert_eq!(ours, perfs, "{name} {event}: flat and cum of {function}");
+    }
+    assert!(cum["leaf"] * 2 > total || event != "cpu-clock", "{name}: {cum:?}");
+    [flat, cum]
+}
+
+#[test]
+fn frame_pointers_have_the_numbers_of_perf() {
+    if !can_record() {
+        return;
+    }
+    record("fp.data", &["-e", "cpu-clock", "-F", "1999", "-g"]);
+    let [flat, _] = agrees("fp.data", "cpu-clock");
+    // The own time of every function of the kernel, too.
+    let [perf_flat, _] = perf_weights("fp.data", "cpu-clock", None);
+    let kernel = |weights: &Weights| {
+        weights.iter().filter(|(name, _)| name.starts_with("clear_page")).map(|(_, ns)| ns).sum::<u64>()
+    };
+    assert_eq!(kernel(&flat), kernel(&perf_flat));
+    assert!(sigtop(&["report", "--peek=^leaf", "fp.data"]).contains("walk"));
+}
+
+#[test]
+fn copied_stacks_are_unwound_as_by_perf() {
+    if !can_record() {
+        return;
+    }
+    record("dwarf.data", &["-e", "cpu-clock", "-F", "1999", "--call-graph", "dwarf,16384"]);
+    let [_, cum] = agrees("dwarf.data", "cpu-clock");
+    assert!(cum["middle"] > 0 && cum["walk"] >= cum["middle"], "{cum:?}");
+    // The callbacks of the C library have frames that only unwind tables describe.
+    let ([_, cum], _) = sigtop_weights("dwarf.data", "cpu-clock", &["--show=^(main|order|leaf)$", "--focus=^order$"]);
+    assert_eq!(cum["main"], cum["order"], "every stack of the callback reaches main");
+    // Inlined calls are rows.
+    assert!(sigtop(&["report", "--nodefraction=0", "dwarf.data"]).lines().any(|line| line.ends_with("step (inline)")));
+}
+
+#[test]
+fn compressed_records_and_streams_have_the_numbers_of_perf() {
+    if !can_record() {
+        return;
+    }
+    record("packed.data", &["-z", "-e", "cpu-clock", "-F", "1999", "--call-graph", "dwarf"]);
+    agrees("packed.data", "cpu-clock");
+    let stream = output("perf", &["record", "-q", "-e", "cpu-clock", "-F", "1999", "-g", "-o", "-", "./program"]);
+    assert!(stream.status.success() && !stream.stdout.is_empty());
+    fs::write(directory().join("stream.data"), stream.stdout).unwrap();
+    agrees("stream.data", "cpu-clock");
+    // A stream and a file come through a pipe alike.
+    for name in ["stream.data", "packed.data"] {
+        let file = fs::File::open(directory().join(name)).unwrap();
+        let mut command = Command::new(env!("CARGO_BIN_EXE_sigtop"));
+        let piped = command.args(["report", "--raw", "-"]).stdin(file).output().unwrap();
+        assert_eq!(String::from_utf8_lossy(&piped.stdout), sigtop(&["report", "--raw", name]), "{name}");
+    }
+}
+
+#[test]
+fn several_events_are_several_values() {
+    if !can_record() {
+        return;
+    }
+    record("events.data", &["-e", "cpu-clock", "-e", "page-faults", "-c", "50", "-g", "--switch-events"]);
+    for event in ["cpu-clock", "page-faults"] {
+        let [_, perf_cum] = perf_weights("events.data", event, None);
+        let ([_, cum], total) = sigtop_weights("events.data", event, &[]);
+        let totals = perf_totals("events.data");
+        let of_event = |line: &&(String, u64, u64)| line.0.split(':').next() == Some(event);
+        assert_eq!(Some(total), totals.iter().find(of_event).map(|line| line.2), "{event}");
+        assert_eq!(cum.get("main"), perf_cum.get("main"), "{event}");
+        assert!(total > 0);
+    }
+}
+
+#[test]
+fn threads_have_the_numbers_of_perf() {
+    if !can_record() {
+        return;
+    }
+    record("threads.data", &["-e", "cpu-clock", "-F", "1999", "-g"]);
+    for thread in ["program", "helper"] {
+        let [_, perf_cum] = perf_weights("threads.data", "cpu-clock", Some(thread));
+        let tag = format!("--tagfocus=thread={thread}");
+        let ([_, cum], _) = sigtop_weights("threads.data", "cpu-clock", &[&tag]);
+        for function in ["leaf", "walk", "order"] {
+            assert_eq!(cum.get(function), perf_cum.get(function), "{function} of {thread}");
+        }
+        assert!(cum["leaf"] > 0);
+    }
+}
+
+#[test]
+fn lost_samples_are_those_of_perf() {
+    if !can_record() {
+        return;
+    }
+    // The rings have room for three copied stacks.
+    record("lost.data", &["-m", "32", "-e", "cpu-clock", "-F", "15000", "--call-graph", "dwarf,32768"]);
+    let report = text("perf", &["report", "--stdio", "-i", "lost.data", "-g", "none"]);
+    let lost = report.lines().find_map(|line| line.strip_prefix("# Total Lost Samples: ")).unwrap();
+    let json: serde_json::Value = serde_json::from_str(&sigtop(&["report", "--json", "lost.data"])).unwrap();
+    let losses = json["recordings"][0]["losses"].as_array().unwrap();
+    let ours: u64 = losses.iter().map(|loss| loss["ticks"].as_u64().unwrap()).sum();
+    assert_eq!(ours, lost.trim().parse::<u64>().unwrap(), "{json}");
+    assert!(ours > 0);
+}
