@@ -76,8 +76,6 @@ pub(super) struct EventAttribute {
     /// The user registers of a sample, by perf's numbers.
     pub(super) user_registers: u64,
     has_trailer: bool,
-    /// The ids of the event, one for each CPU or thread.
-    pub(super) ids: Vec<u64>,
     /// The name in the file; empty if it has none.
     pub(super) recorded_name: String,
 }
@@ -106,7 +104,6 @@ impl EventAttribute {
             branch_type,
             user_registers,
             has_trailer: flags & SAMPLE_ID_ALL != 0,
-            ids: Vec::new(),
             recorded_name: String::new(),
         })
     }

@@ -57,7 +57,7 @@ impl CodeFiles {
     fn open(&self, number: u64) -> Option<Arc<File>> {
         let mut table = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let CodeFile { identity, file } = table.files.get_mut(index(number)?)?;
-        file.get_or_insert_with(|| Some(Arc::new(File::open(find_file(identity)?).ok()?))).clone()
+        file.get_or_insert_with(|| find_file(identity).map(Arc::new)).clone()
     }
 
     /// Returns the source of the code of a process whose memory map has these numbers as inodes.

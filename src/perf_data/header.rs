@@ -1,8 +1,10 @@
 //! The header of a file, and what it says of the recording as a whole: its events, the build ids of
 //! files, and the machine.
 
+use std::collections::HashMap;
+
 use super::attribute::EventAttribute;
-use super::fields::{ByteFields, ByteOrder, until_zero};
+use super::fields::{ByteFields, ByteOrder, FileWords, until_zero};
 
 /// First bytes of a file, in both byte orders. No other format starts with them.
 pub const MAGIC: [&[u8; 8]; 2] = [b"PERFILE2", b"2ELIFREP"];
@@ -85,7 +87,8 @@ pub(super) struct FileFacts {
     pub(super) machine: String,
     /// The words of the command line of perf.
     pub(super) command: Vec<String>,
-    ids: usize,
+    /// The event of each id. An event has one for each CPU or thread.
+    events: HashMap<u64, usize>,
 }
 
 fn string(bytes: &[u8]) -> String {
@@ -102,24 +105,26 @@ impl FileFacts {
             release: String::new(),
             machine: String::new(),
             command: Vec::new(),
-            ids: 0,
+            events: HashMap::new(),
         }
     }
 
     /// Adds an event.
     pub(super) fn add_event(&mut self, bytes: &[u8], ids: &[u8]) {
-        let Some(mut attribute) = EventAttribute::decode(bytes, self.order) else { return };
-        attribute.ids = self.take_ids(ids);
+        let Some(attribute) = EventAttribute::decode(bytes, self.order) else { return };
         if self.attributes.len() < MAX_EVENTS {
+            self.add_ids(self.attributes.len(), ids);
             self.attributes.push(attribute);
         }
     }
 
-    fn take_ids(&mut self, ids: &[u8]) -> Vec<u64> {
-        let count = (ids.len() / 8).min(MAX_IDS - self.ids);
-        self.ids += count;
-        let words = ByteFields::new(ids, self.order).words(count as u64);
-        words.map(|words| words.iter().collect()).unwrap_or_default()
+    fn add_ids(&mut self, event: usize, ids: &[u8]) {
+        let words = ByteFields::new(ids, self.order).words(ids.len() as u64 / 8);
+        for id in words.into_iter().flat_map(FileWords::iter) {
+            if self.events.len() < MAX_IDS {
+                self.events.insert(id, event);
+            }
+        }
     }
 
     /// Adds the event of a record of a stream: its attributes, whose second number is their size,
@@ -135,7 +140,7 @@ impl FileFacts {
     pub(super) fn update_event(&mut self, body: &[u8]) {
         let mut fields = ByteFields::new(body, self.order);
         let (Some(UPDATE_NAME), Some(id)) = (fields.u64(), fields.u64()) else { return };
-        if let Some(attribute) = self.attributes.iter_mut().find(|attribute| attribute.ids.contains(&id)) {
+        if let Some(attribute) = self.event_of(id).and_then(|event| self.attributes.get_mut(event)) {
             attribute.recorded_name = string(until_zero(fields.rest()));
         }
     }
@@ -149,6 +154,11 @@ impl FileFacts {
         if self.build_ids.len() < MAX_BUILD_IDS && id.iter().any(|&byte| byte != 0) {
             self.build_ids.push((until_zero(fields.rest()).to_vec(), id[..length].to_vec()));
         }
+    }
+
+    /// Returns the event that has an id.
+    pub(super) fn event_of(&self, id: u64) -> Option<usize> {
+        self.events.get(&id).copied()
     }
 
     /// Returns the build id of a file, if the recording says it for its path.
@@ -186,12 +196,8 @@ impl FileFacts {
             let ids = fields.u32()?;
             let name = string(fields.text()?);
             let ids = fields.bytes(u64::from(ids) * 8)?;
-            let attribute = self.attributes.get_mut(index)?;
-            attribute.recorded_name = name;
-            if attribute.ids.is_empty() {
-                let ids = self.take_ids(ids);
-                self.attributes.get_mut(index)?.ids = ids;
-            }
+            self.attributes.get_mut(index)?.recorded_name = name;
+            self.add_ids(index, ids);
         }
         Some(())
     }

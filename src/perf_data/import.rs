@@ -73,6 +73,8 @@ struct PerfImporter {
     /// Records without room, and samples that were not written, by event.
     lost: Vec<(u64, u64)>,
     skipped: SkippedRecords,
+    /// The last value of each counter of a group, by its id.
+    counters: HashMap<u64, u64>,
     /// The time of the first record, ns.
     started_ns: u64,
 }
@@ -93,6 +95,7 @@ pub fn import(from: Box<dyn Read + Send + '_>, file: Option<File>) -> Result<Imp
         recordings: Vec::new(),
         lost: Vec::new(),
         skipped: SkippedRecords::default(),
+        counters: HashMap::new(),
         started_ns: 0,
     };
     while let Some(record) = reader.next() {
@@ -218,27 +221,58 @@ impl PerfImporter {
         process.space.borrow_mut().map(mapping);
     }
 
+    /// Adds a sample. One that has read a group of counters stands for what each of them has
+    /// counted since the last.
     fn add_sample(&mut self, sample: &SampleRecord<'_>, event: usize, at_ns: u64, facts: &FileFacts) {
-        let ThreadNumbers { pid, tid } = sample.thread;
+        let pid = sample.thread.pid;
         let Some(attribute) = facts.attributes.get(event) else { return };
-        let (space, parent, image) = {
-            let process = self.process(pid);
-            (process.space.clone(), process.parent, process.image)
-        };
+        let process = self.process(pid);
+        let (space, parent, image) = (process.space.clone(), process.parent, process.image);
         let mut space = space.borrow_mut();
         let flags = self.stack.build(sample, attribute, &self.kernel, &mut space);
+        let program = space.program().and_then(|file| self.files.identity(file));
+        let program = program.map(|file| file.path.into_os_string().into_encoded_bytes());
+        let program = program.or_else(|| self.names.get(&pid).cloned()).unwrap_or_default();
+        let process = ProcessFacts { parent, program: &program, image };
+        let Some(counters) = sample.counters else {
+            return self.record_sample(
+                sample.thread,
+                (event, sample.period),
+                (at_ns, flags),
+                (&process, &mut space),
+                facts,
+            );
+        };
+        for (id, value) in counters.values() {
+            let Some(event) = facts.event_of(id) else {
+                self.skipped.of_unknown_events += 1;
+                continue;
+            };
+            let counted = value.wrapping_sub(self.counters.insert(id, value).unwrap_or(0));
+            if counted > 0 {
+                self.record_sample(sample.thread, (event, counted), (at_ns, flags), (&process, &mut space), facts);
+            }
+        }
+    }
+
+    /// Adds the stack that was built to the recording of an event.
+    fn record_sample(
+        &mut self,
+        thread: ThreadNumbers,
+        (event, weight): (usize, u64),
+        (at_ns, flags): (u64, u32),
+        (process, space): (&ProcessFacts<'_>, &mut AddressSpace),
+        facts: &FileFacts,
+    ) {
+        let Some(attribute) = facts.attributes.get(event) else { return };
         if self.recordings.len() <= event {
             self.recordings.resize_with(event + 1, || None);
         }
-        let started_ns = self.started_ns;
+        let (ThreadNumbers { pid, tid }, started_ns) = (thread, self.started_ns);
         let recording =
-            self.recordings[event].get_or_insert_with(|| EventRecording::new(&info(facts, attribute, started_ns)));
+            self.recordings[event].get_or_insert_with(|| EventRecording::new(&info(facts, attribute, pid, started_ns)));
         let name = self.names.get(&tid).map_or(&[][..], Vec::as_slice);
-        let program = space.program().and_then(|file| self.files.identity(file));
-        let program = program.map(|file| file.path.into_os_string().into_encoded_bytes());
-        let own_name = self.names.get(&pid).cloned().unwrap_or_default();
-        let facts = ProcessFacts { parent, program: &program.unwrap_or(own_name), image };
-        recording.introduce(sample.thread, at_ns, name, &facts);
+        recording.introduce(thread, at_ns, name, process);
         for &frame in &self.stack.frames {
             let address = FrameAddress::unpack(frame).lookup();
             if is_kernel_address(address) {
@@ -248,7 +282,7 @@ impl PerfImporter {
                 recording.introduce_module(pid, *id, module, file);
             }
         }
-        recording.add_sample(sample.thread, flags, sample.period, &self.stack.frames);
+        recording.add_sample(thread, flags, weight, &self.stack.frames);
     }
 
     fn finish(self, facts: &FileFacts, fault: Option<String>) -> Result<ImportedFile, String> {
@@ -280,8 +314,8 @@ impl PerfImporter {
     }
 }
 
-/// Describes the recording of an event.
-fn info(facts: &FileFacts, attribute: &EventAttribute, started_ns: u64) -> RecordingInfo {
+/// Describes the recording of an event whose first sample is of process `pid`.
+fn info(facts: &FileFacts, attribute: &EventAttribute, pid: u32, started_ns: u64) -> RecordingInfo {
     let (name, is_clock) = (attribute.name(), attribute.is_clock());
     let period_ns = match attribute.is_frequency {
         true if is_clock => 1_000_000_000 / attribute.period.max(1),
@@ -294,7 +328,7 @@ fn info(facts: &FileFacts, attribute: &EventAttribute, started_ns: u64) -> Recor
         host: facts.host.clone(),
         names: false,
         launched: false,
-        pid: 0,
+        pid,
         clock: Clock::Prof,
         engine: Engine::Events,
         period_ns,

@@ -51,3 +51,20 @@ impl RecordedKernel {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wire::is_kernel_address;
+
+    #[test]
+    fn code_of_a_kernel_that_has_moved_is_shifted_and_that_of_its_modules_is_unknown() {
+        let code = 0xffff_ffff_8100_0000..0xffff_ffff_8200_0000;
+        let mut kernel = RecordedKernel { build_id: [1; 20].into(), code, shift: 0x1000_0000 };
+        assert_eq!(kernel.shorten(0xffff_ffff_8100_0010), shorten_kernel_address(0xffff_ffff_9100_0010));
+        assert_eq!(kernel.shorten(0xffff_ffff_c000_0010), KERNEL_START);
+        kernel.shift = 0;
+        assert_eq!(kernel.shorten(0xffff_ffff_c000_0010), shorten_kernel_address(0xffff_ffff_c000_0010));
+        assert!(is_kernel_address(kernel.shorten(7)));
+    }
+}

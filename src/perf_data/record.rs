@@ -116,6 +116,8 @@ pub(super) struct SampleRecord<'a> {
     pub(super) mode: CpuMode,
     /// The weight, in the unit of the event.
     pub(super) period: u64,
+    /// The counters of a group, which the sample has read, if their events are known.
+    pub(super) counters: Option<CounterValues<'a>>,
     /// The call chain, leaf first, with the kernel's markers between its parts.
     pub(super) chain: Option<FileWords<'a>>,
     /// Sources and targets of the last calls that have not returned, if the processor records them.
@@ -213,9 +215,11 @@ impl<'a> SampleRecord<'a> {
             word_if(&mut fields, field)?;
         }
         let period = word_if(&mut fields, has::PERIOD)?.unwrap_or(attribute.period);
+        let mut counters = None;
         if has(has::READ) {
-            skip_read(&mut fields, attribute.read_format)?;
+            counters = Some(CounterValues::decode(&mut fields, attribute.read_format)?);
         }
+        let counters = counters.filter(|_| attribute.read_format & READ_ID != 0);
         let mut chain = None;
         if has(has::CALLCHAIN) {
             let count = fields.u64()?;
@@ -248,14 +252,34 @@ impl<'a> SampleRecord<'a> {
                 stack = &stack[..copied.min(stack.len())];
             }
         }
-        Some(SampleRecord { thread, ip, mode: CpuMode::of(misc), period, chain, calls, registers, stack })
+        Some(SampleRecord { thread, ip, mode: CpuMode::of(misc), period, counters, chain, calls, registers, stack })
     }
 }
 
-/// Skips the values of counters.
-fn skip_read(fields: &mut ByteFields<'_>, format: u64) -> Option<()> {
-    let times = (format & READ_TIMES).count_ones();
-    let value = 1 + (format & (READ_ID | READ_LOST)).count_ones();
-    let count = if format & READ_GROUP != 0 { fields.u64()? } else { 1 };
-    fields.words(count.checked_mul(value.into())?.checked_add(times.into())?).map(|_| ())
+/// The values of counters.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct CounterValues<'a> {
+    words: FileWords<'a>,
+    /// Number of words before the first value and of each value, and the place of the id in it.
+    layout: (usize, usize, usize),
+}
+
+impl<'a> CounterValues<'a> {
+    fn decode(fields: &mut ByteFields<'a>, format: u64) -> Option<CounterValues<'a>> {
+        let times = (format & READ_TIMES).count_ones() as usize;
+        let each = 1 + (format & (READ_ID | READ_LOST)).count_ones() as usize;
+        let is_group = format & READ_GROUP != 0;
+        let count = if is_group { fields.u64()? } else { 1 };
+        let words = fields.words(count.checked_mul(each as u64)?.checked_add(times as u64)?)?;
+        // A counter alone has its times behind its value.
+        let layout = if is_group { (times, each, 1) } else { (0, each + times, 1 + times) };
+        Some(CounterValues { words, layout })
+    }
+
+    /// Returns the id of each counter, and its value.
+    pub(super) fn values(self) -> Vec<(u64, u64)> {
+        let (before, each, id_at) = self.layout;
+        let words: Vec<u64> = self.words.iter().skip(before).collect();
+        words.chunks_exact(each).filter_map(|value| Some((*value.get(id_at)?, value[0]))).collect()
+    }
 }

@@ -6,7 +6,7 @@
 //! is out of step with the marks: there the records are sorted as far as memory allows.
 
 use std::cmp::Reverse;
-use std::collections::{BinaryHeap, HashMap};
+use std::collections::BinaryHeap;
 use std::fs::File;
 use std::io::{self, Read};
 use std::os::unix::fs::FileExt;
@@ -82,10 +82,6 @@ pub(super) struct PerfRecordReader<'a> {
     /// Records up to this time wait for nothing.
     ready_ns: u64,
     is_at_end: bool,
-    /// The event of each id.
-    events: HashMap<u64, usize>,
-    /// Number of events whose ids are known.
-    known_events: (usize, usize),
     /// The defect of the file, as a predicate. The records before it are read.
     pub(super) fault: Option<String>,
 }
@@ -201,8 +197,6 @@ impl<'a> PerfRecordReader<'a> {
             round_ns: 0,
             ready_ns: 0,
             is_at_end: false,
-            events: HashMap::new(),
-            known_events: (0, 0),
             fault: None,
         }
     }
@@ -346,22 +340,12 @@ impl<'a> PerfRecordReader<'a> {
     }
 
     /// Returns the event of a record. All events have the id at one place, or there is one event.
-    fn event(&mut self, is_sample: bool, body: &[u8]) -> Option<usize> {
+    fn event(&self, is_sample: bool, body: &[u8]) -> Option<usize> {
         let first: &EventAttribute = self.facts.attributes.first()?;
         if self.facts.attributes.len() == 1 {
             return Some(0);
         }
-        let known = (self.facts.attributes.len(), self.facts.attributes.iter().map(|event| event.ids.len()).sum());
-        let id = first.id(is_sample, body, self.facts.order);
-        if self.known_events != known {
-            self.known_events = known;
-            let all = self.facts.attributes.iter().enumerate();
-            self.events = all.flat_map(|(index, event)| event.ids.iter().map(move |&id| (id, index))).collect();
-        }
-        match id {
-            None => Some(0),
-            Some(id) => self.events.get(&id).copied(),
-        }
+        first.id(is_sample, body, self.facts.order).map_or(Some(0), |id| self.facts.event_of(id))
     }
 }
 

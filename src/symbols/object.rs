@@ -9,6 +9,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
+use nix::sys::memfd::{MFdFlags, memfd_create};
+
 use super::debuginfod;
 use super::elf::{Elf, string_at};
 use super::error::{Error, hex};
@@ -30,7 +32,7 @@ pub(super) fn open(file: &ModuleFile, pid: u32) -> Result<Elf, Error> {
         return Err(Error::KernelCode);
     }
     if file.path == Path::new("[vdso]") {
-        return vdso();
+        return check(vdso()?, file);
     }
     // Another file may have a deleted file's name by now, even one with the same build id: its
     // stripped copy.
@@ -58,10 +60,18 @@ pub(super) fn open(file: &ModuleFile, pid: u32) -> Result<Elf, Error> {
     Err(telling.unwrap_or_else(nameless).about(&file.path))
 }
 
-/// Returns where the file of a module of a recording is, if it is on this machine.
-pub fn find_file(file: &ModuleFile) -> Option<PathBuf> {
-    let is_file = file.path != Path::new("[vdso]");
-    is_file.then(|| open(file, 0).ok()).flatten().map(|elf| elf.path)
+/// Opens the file of a module of a recording, if it is on this machine. The vDSO becomes an unnamed
+/// file.
+pub fn find_file(file: &ModuleFile) -> Option<File> {
+    let path = open(file, 0).ok()?.path;
+    if path != Path::new("[vdso]") {
+        return File::open(path).ok();
+    }
+    // That of another kernel has the same name.
+    (!file.build_id.is_empty()).then_some(())?;
+    let unnamed = File::from(memfd_create("vdso", MFdFlags::MFD_CLOEXEC).ok()?);
+    unnamed.write_all_at(&vdso_bytes()?, 0).ok()?;
+    Some(unnamed)
 }
 
 fn check(elf: Elf, file: &ModuleFile) -> Result<Elf, Error> {
@@ -135,14 +145,15 @@ pub(super) fn read_maps(process: &Path) -> io::Result<Vec<u8>> {
 fn vdso() -> Result<Elf, Error> {
     let path = Path::new("[vdso]");
     let unreadable = |cause: &str| Error::Unreadable { path: path.to_owned(), cause: cause.to_owned() };
-    let read = || {
-        let maps = read_maps(Path::new("/proc/self")).ok()?;
-        let vdso = entries(&maps).find(|entry| entry.path == b"[vdso]")?;
-        let mut bytes = vec![0; (vdso.end - vdso.start).min(MAX_VDSO_BYTES) as usize];
-        File::open("/proc/self/mem").ok()?.read_exact_at(&mut bytes, vdso.start).ok()?;
-        Some(bytes)
-    };
-    Elf::from_memory(path, read().ok_or_else(|| unreadable("our own memory does not show it"))?)
+    Elf::from_memory(path, vdso_bytes().ok_or_else(|| unreadable("our own memory does not show it"))?)
+}
+
+fn vdso_bytes() -> Option<Vec<u8>> {
+    let maps = read_maps(Path::new("/proc/self")).ok()?;
+    let vdso = entries(&maps).find(|entry| entry.path == b"[vdso]")?;
+    let mut bytes = vec![0; (vdso.end - vdso.start).min(MAX_VDSO_BYTES) as usize];
+    File::open("/proc/self/mem").ok()?.read_exact_at(&mut bytes, vdso.start).ok()?;
+    Some(bytes)
 }
 
 /// The search for the separate debug file of an ELF file.

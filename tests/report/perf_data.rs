@@ -271,3 +271,35 @@ fn lost_samples_are_those_of_perf() {
     assert_eq!(ours, lost.trim().parse::<u64>().unwrap(), "{json}");
     assert!(ours > 0);
 }
+
+#[test]
+fn groups_of_counters_have_the_numbers_of_perf() {
+    if !can_record() {
+        return;
+    }
+    record("group.data", &["-e", "{cpu-clock,page-faults}:S", "-F", "1999", "-g"]);
+    let report = text("perf", &["report", "--stdio", "-i", "group.data", "--no-group", "-g", "none", "--no-children"]);
+    let weights = report.lines().filter_map(|line| line.strip_prefix("# Event count (approx.): "));
+    let perfs: Vec<u64> = weights.map(|weight| weight.parse().unwrap()).collect();
+    let ours = ["cpu-clock", "page-faults"].map(|event| sigtop_weights("group.data", event, &[]).1);
+    assert_eq!(perfs, ours);
+}
+
+#[test]
+fn stacks_begin_in_the_vdso_and_reach_main() {
+    if !can_record() {
+        return;
+    }
+    let program = "#include <time.h>\nint main(void) { struct timespec now;\n\
+                   for (int i = 0; i < 4000000; i++) clock_gettime(CLOCK_MONOTONIC, &now);\nreturn 0; }\n";
+    fs::write(directory().join("clock.c"), program).unwrap();
+    text("gcc", &["-O2", "clock.c", "-o", "clock"]);
+    text(
+        "perf",
+        &["record", "-q", "-o", "clock.data", "-e", "cpu-clock:u", "-F", "1999", "--call-graph", "dwarf", "./clock"],
+    );
+    let ([flat, cum], total) = sigtop_weights("clock.data", "cpu-clock:u", &[]);
+    let vdso: u64 = flat.iter().filter(|(name, _)| name.contains("clock_gettime")).map(|(_, ns)| ns).sum();
+    // A sample may be before main.
+    assert!(vdso * 2 > total && cum["main"] * 100 >= total * 95, "{cum:?}");
+}
