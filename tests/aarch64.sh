@@ -135,7 +135,11 @@ cat > "$work/waits.c" <<- 'C'
 	    return none;
 	}
 	__attribute__((noinline)) void allocate(void) {
-	    for (int i = 0; i < 200; i++) free(malloc(1000 + i * 10));
+	    for (int i = 0; i < 200; i++) {
+	        volatile char *block = malloc(1000 + i * 10);
+	        block[0] = 1;
+	        free((void *)block);
+	    }
 	}
 	int main(void) {
 	    pthread_t thread;
@@ -157,25 +161,25 @@ boot cortex-a72 "$record"'
 for program in plain-* tableless-* static-*; do for engine in threads events ptrace; do
     [ "$program $engine" = "static-O2 threads" ] || record --engine $engine -o $program.$engine.folded -- ./$program
 done; done
-record --clock wall -o waits.sigtop -- ./waits
-record --clock alloc -o allocations.sigtop -- ./waits
-record -o chain.sigtop -- ./plain-O2
+record --symbols --clock wall -o waits.sigtop -- ./waits
+record --symbols --clock alloc -o allocations.sigtop -- ./waits
+record --symbols -o chain.sigtop -- ./plain-O2
 for kind in top traces tags; do ./sigtop --no-config report --$kind chain.sigtop > chain.$kind.txt 2>> errors.txt; done'
 # A processor with pointer authentication, branch targets and SVE.
 boot max,pauth-impdef=on "$record"'
 for program in signed-*; do for engine in threads events ptrace; do record --engine $engine -o $program.$engine.folded -- ./$program; done; done'
 
-# Of the time within `main`, 99.5 % must have a stack that the program can have. The clock is read in a library and in the vdso.
-exact=0
+# Of the samples within `main`, 99.5 % must have a stack that the program can have. The clock is read in a library and in the vdso.
 for file in "$work"/root/root/*.folded; do
     awk -v name="$(basename "$file" .folded)" '
         { count = $NF; sub(/ [0-9]+$/, "") }
         !/main/ && !/truncated/ { next }
         { all += count }
         /(^|;)_start;(__libc_start_main|__libc_start_main_impl|libc.so.6[^;]*|__libc_start_call_main|;)*main(;top(;middle(;leaf)?)?|(;[^;]*)*clock(;.*)?)?$/ { good += count }
-        END { share = all ? good / all : 0; printf "%-24s %6.2f %% of %d\n", name, 100 * share, all; exit !(share >= 0.995) }' "$file" || exact=1
-done
-[ "$exact" = 0 ] || { echo "stacks are wrong"; exit 1; }
+        END { print name, good + 0, all + 0 }' "$file"
+done | awk '
+    { printf "%-24s %4d of %4d\n", $1, $2, $3; good += $2; all += $3; if ($3 < 30) few = 1 }
+    END { printf "%.2f %% of %d stacks are exact\n", 100 * good / all, all; exit few || good < 0.995 * all }'
 
 # Recordings of that processor say the same here.
 cargo build --locked
