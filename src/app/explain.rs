@@ -46,7 +46,7 @@ pub(super) fn run(args: &ExplainArgs) -> Result<u8, Failure> {
 
 /// Makes the sentences about a session that has ended. Returns them with the number of those that
 /// were left out.
-fn explain_session(finished: &mut FinishedSession) -> (Vec<Sentence>, usize) {
+pub(super) fn explain_session(finished: &mut FinishedSession) -> (Vec<Sentence>, usize) {
     let table = finished.answer(question(None, None)).window;
     let hot = table.rows.iter().max_by_key(|row| row.flat_ns).map(|row| row.full.to_string());
     let answer = finished.answer(question(None, hot.as_deref()));

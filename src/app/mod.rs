@@ -17,6 +17,7 @@ mod gather;
 mod installed;
 mod jit_maps;
 mod leave;
+mod mcp;
 mod overview;
 mod progress;
 mod record;

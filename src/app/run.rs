@@ -14,8 +14,8 @@ use super::settings::apply_config;
 use crate::sampler::program;
 
 use super::{
-    check, command_word, demo, demo_target, dump, env, explain, installed, overview, record, report, symbols, view,
-    watch,
+    check, command_word, demo, demo_target, dump, env, explain, installed, mcp, overview, record, report, symbols,
+    view, watch,
 };
 
 /// Runs the program.
@@ -57,6 +57,7 @@ fn run_subcommand(cli: Cli) -> Result<u8, Failure> {
         Some(CliSubcommand::Symbols { target, json, debug_information, config }) => {
             symbols::run(&target, json, &debug_information, &config)
         }
+        Some(CliSubcommand::Mcp) => mcp::run(),
         Some(CliSubcommand::Man) => installed::print_man_page(),
         Some(CliSubcommand::Completions { shell }) => installed::print_completions(shell),
         Some(CliSubcommand::Dump { pid }) => dump::run(pid),

@@ -31,6 +31,7 @@ mod idle;
 mod instruments;
 mod kernel;
 mod latency;
+mod mcp;
 mod moving;
 mod names;
 mod output;

@@ -271,10 +271,12 @@ fn sizes_are_followed() {
         let size = ["rows", &rows.to_string(), "cols", &columns.to_string()].map(str::to_owned);
         let status = Command::new("stty").arg("-F").arg(&name).args(size).status();
         assert!(status.expect("stty").success());
-        let said = pty.said.len();
+        // A frame of another size begins with an empty screen.
+        let emptied = |said: &str| said.matches("\x1b[2J").count();
+        let before = emptied(&String::from_utf8_lossy(&pty.said));
         let (rows, columns) = (rows.try_into().expect("rows"), columns.try_into().expect("columns"));
         pty.screen.set_size(rows, columns);
-        pty.until("a frame", |all, _| all.len() > said);
+        pty.until("a frame", |all, _| emptied(all) > before);
     }
     pty.shows("q quit");
     pty.press("ql");

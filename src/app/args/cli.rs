@@ -106,6 +106,8 @@ pub enum CliSubcommand {
         #[command(flatten)]
         config: ConfigArgs,
     },
+    /// Serve a coding assistant by the Model Context Protocol, on stdin and stdout
+    Mcp,
     /// Print the manual page: sigtop man | man -l -
     Man,
     /// Print the completions for a shell

@@ -16,7 +16,7 @@ top for stacks: a live profiler in the terminal for any native Linux program
   sigtop [--pid PID|NAME]         profile a running process, or choose one
   sigtop record -o FILE COMMAND   record to a file (.sigtop, .pb.gz, .svg …)
   sigtop view|report|check|explain FILES  show; print as pprof; compare; explain
-  sigtop demo|symbols|env|dump|man|completions  try it; names; preload; …
+  sigtop demo|symbols|env|dump|mcp|man|completions  try it; names; preload; …
   --clock wall, -F N              waiting included; N samples a second
 Help: sigtop SUBCOMMAND -h; all options: sigtop --help; keys: ? on the screen
 Topics, with sigtop help TOPIC: ";
