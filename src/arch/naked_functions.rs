@@ -7,7 +7,7 @@ pub(crate) const SA_RESTORER: u64 = 0x0400_0000;
 /// [`is_handler_frame`] can find a running handler on the stack.
 pub(crate) const HANDLER_MARK: u64 = 0x7369_6774_6f70_5e7f;
 
-/// Returns whether the word at this address is the mark of a running [`signal_handler!`].
+/// Returns whether the word at this address is the mark of a running `signal_handler!`.
 ///
 /// # Safety
 /// The word must be readable.

@@ -82,7 +82,7 @@ macro_rules! call_before_or {
 pub(crate) use call_before_or;
 
 /// The body of a naked function of one argument that calls `$before` with it and jumps to the
-/// [`Continuation`] that `$before` returns.
+/// `Continuation` that `$before` returns.
 macro_rules! call_then_continue {
     ($before:ident) => {
         core::arch::naked_asm!(

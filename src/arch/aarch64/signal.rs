@@ -38,7 +38,7 @@ pub(crate) fn sigreturn_address() -> u64 {
 }
 
 /// Defines a signal handler `$name` that calls `$body` with its arguments. While `$body` runs, a
-/// mark lies below the handler's return address (see [`HANDLER_MARK`]).
+/// mark lies below the handler's return address (see `HANDLER_MARK`).
 macro_rules! signal_handler {
     ($name:ident calls $body:ident) => {
         #[unsafe(naked)]
@@ -75,7 +75,7 @@ pub(crate) use signal_handler;
 /// Returns from the handler whose mark lies at this address. No frame in between is unwound.
 ///
 /// # Safety
-/// The mark must be one of the calling thread's own stack, found by [`is_handler_frame`].
+/// The mark must be one of the calling thread's own stack, found by `is_handler_frame`.
 #[inline(always)]
 pub(crate) unsafe fn return_from_handler(mark: usize) -> ! {
     // SAFETY: the caller guarantees it. The mark is erased, as the handler's own end does.
@@ -86,7 +86,7 @@ pub(crate) unsafe fn return_from_handler(mark: usize) -> ! {
 }
 
 /// Defines a signal handler `$name` that asks `$find_entry(signal, siginfo, ucontext, frame)` for a
-/// [`HandlerEntry`] and jumps there, with the stack pointer at the entry's frame.
+/// `HandlerEntry` and jumps there, with the stack pointer at the entry's frame.
 macro_rules! signal_redirect {
     ($name:ident asks $find_entry:ident) => {
         #[unsafe(naked)]
