@@ -12,6 +12,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use super::args::RecordArgs;
 use super::black_box;
+use super::command_word::check_is_program;
 use super::failure::{Failure, print_message};
 use super::leave::{give_up, leave_program};
 use super::progress::{self, ProgressLine, Stage};
@@ -36,10 +37,14 @@ const MAX_EXIT_WAIT: Duration = Duration::from_secs(2);
 
 /// Runs `sigtop record`.
 pub(super) fn run(record: &RecordArgs) -> Result<u8, Failure> {
+    let watch = record.watch();
+    if let Some(word) = watch.command.first() {
+        check_is_program(word)?;
+    }
     if record.is_black_box() {
         return black_box::run(record);
     }
-    let args = apply_config(record.watch())?;
+    let args = apply_config(watch)?;
     let is_stream = record.output == Path::new("-");
     let (save, output) = match is_stream {
         true => SaveTarget::from_stream(claim_stdout()?, record.format),

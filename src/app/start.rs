@@ -10,7 +10,6 @@ use signal_hook::consts::SIGINT;
 use signal_hook::iterator::Signals;
 
 use super::args::{ProcessSelector, WatchArgs};
-use super::command_word::check_is_program;
 use super::failure::{Failure, print_message};
 use super::screen::{device, theme, uses_screen};
 use super::settings::session_settings;
@@ -130,9 +129,6 @@ pub(super) struct PendingSession {
 /// Launches the command of `args`, or attaches to the processes that they select, for a recording
 /// without a screen.
 pub(super) fn prepare_target(args: &WatchArgs) -> Result<PendingSession, Failure> {
-    if let Some(word) = args.command.first() {
-        check_is_program(word)?;
-    }
     if args.pid.is_empty() {
         return launch_target(args, Stdio::Inherit);
     }
