@@ -11,6 +11,7 @@ use crate::agent::signals::{actions, stacks, tick_signal};
 use crate::agent::state;
 use crate::agent::timers::interval_timer::{self, PausedTimer};
 use crate::agent::timers::new_threads;
+use crate::agent::timers::phase::Phase;
 use crate::agent::timers::sleepers::SleeperFinder;
 use crate::agent::timers::stops::OwnSchedule;
 use crate::agent::timers::threads::Threads;
@@ -58,6 +59,8 @@ pub(crate) struct TimerEngine {
     /// CLOCK_MONOTONIC time from which the program is to be sampled, until a configuration is in
     /// force, ns; 0 if no sampling was requested then.
     watched_since_ns: u64,
+    /// The phase of the interval timer.
+    classic_phase: Phase,
     /// Reading of the interval timer's clock when its ticks were last weighed, ns.
     weighed_at_ns: u64,
     last_wall_ns: u64,
@@ -100,6 +103,7 @@ impl TimerEngine {
             waker: Timer::of_agent(agent),
             exec_seen: false,
             watched_since_ns: state::take_watched_since(),
+            classic_phase: Phase::default(),
             weighed_at_ns: 0,
             last_wall_ns: 0,
             wall_interval_ns: 0,
@@ -256,7 +260,7 @@ impl TimerEngine {
             return Err(EngineState::SignalTaken);
         }
         self.scan(true);
-        self.weighed_at_ns = self.classic_clock_ns();
+        (self.weighed_at_ns, self.classic_phase) = (self.classic_clock_ns(), Phase::default());
         interval_timer::arm_classic(clock, self.epoch, period_ns);
         self.hold(false);
         Ok(signal)
@@ -300,11 +304,16 @@ impl TimerEngine {
         weight_ns
     }
 
-    /// Changes the phases of the threads that have ticked.
+    /// Changes the phases of the timers that have ticked.
     pub(crate) fn change_phases(&mut self) {
-        if (self.engaged.engine, self.engaged.state) == (Engine::Threads, EngineState::Running) {
-            let random = &mut self.random;
-            self.threads.change_phases(self.engaged.period_ns, &mut || next_random(random));
+        let Engaged { engine, state, period_ns, .. } = self.engaged;
+        let mut random = || next_random(&mut self.random);
+        match (state, engine) {
+            (EngineState::Running, Engine::Threads) => self.threads.change_phases(period_ns, &mut random),
+            (EngineState::Running, Engine::Itimer) => {
+                self.paused_timer.change_phase(&mut self.classic_phase, period_ns, &mut random);
+            }
+            _ => {}
         }
     }
 
@@ -473,6 +482,7 @@ impl TimerEngine {
         if self.engaged.engine != Engine::Itimer || ticks == 0 {
             return 0;
         }
+        self.classic_phase.count(ticks);
         let now_ns = self.classic_clock_ns();
         let passed_ns = now_ns.saturating_sub(core::mem::replace(&mut self.weighed_at_ns, now_ns));
         passed_ns / ticks

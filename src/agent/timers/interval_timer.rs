@@ -9,6 +9,7 @@ use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering};
 use crate::agent::os::syscall::{self, syscall};
 use crate::agent::signals::tick_signal::SI_TIMER;
 use crate::agent::state;
+use crate::agent::timers::phase::Phase;
 use crate::agent::timers::timer::TickKind;
 
 /// Returns whether a signal with this code and value is a tick of the agent's.
@@ -97,6 +98,20 @@ fn set_interval(which: i32, setting: Setting) -> Setting {
     // SAFETY: the kernel reads one itimerval and writes one.
     unsafe { syscall!(libc::SYS_setitimer, which, setting.as_ptr(), old.as_mut_ptr()) };
     old
+}
+
+/// Sets a timer of CPU time that the agent has stopped. If the target has set it since, its setting
+/// is restored.
+fn resume(which: i32, [interval, left]: Setting) {
+    // The kernel adds one tick of the scheduler to every time that is set.
+    let set = |[interval, left]: Setting| {
+        let left_us = micros(left).saturating_sub(syscall::tick_ns() / 1_000);
+        set_interval(which, [interval, of_micros(left_us.max(1))])
+    };
+    let targets = set([interval, left]);
+    if targets[1] != [0, 0] {
+        set(targets);
+    }
 }
 
 /// Returns the present setting. getitimer(2)
@@ -238,14 +253,37 @@ impl PausedTimer {
 
     /// Sets the interval timer as it was found, whether it is the agent's or the target's.
     pub(crate) fn give_back(&self) {
-        let [interval, left] = self.classic_left;
         if let Some(which) = self.classic
             && self.classic_is_stopped
-            && micros(left) > 0
+            && self.classic_left[1] != [0, 0]
         {
-            // The kernel adds one tick of the scheduler to every time that is set.
-            let left = micros(left).saturating_sub(syscall::tick_ns() / 1_000);
-            set_interval(which, [interval, of_micros(left.max(1))]);
+            resume(which, self.classic_left);
+        }
+    }
+
+    /// Chooses new expiry times of a timer that counts CPU time, unless a tick is on its way. Does
+    /// nothing if the scheduler's tick, by which CPU time is checked, is longer than the period.
+    pub(crate) fn change_phase(&mut self, phase: &mut Phase, period_ns: u64, random: &mut impl FnMut() -> u64) {
+        let Some(which) = self.classic.filter(|&which| which != 0 && phase.has_ticked()) else { return };
+        let tick_ns = syscall::tick_ns();
+        let ours = of_micros(phase.interval_ns(period_ns) / 1_000);
+        let [found, left] = if self.classic_is_stopped { self.classic_left } else { interval(which) };
+        let Some(left_ns) = (micros(left) * 1_000).checked_sub(tick_ns) else { return };
+        if period_ns <= tick_ns || found != ours {
+            return;
+        }
+        let Some((first_ns, interval_ns)) = phase.change(left_ns, period_ns, random) else { return };
+        let changed = [of_micros(interval_ns / 1_000), of_micros((first_ns + tick_ns) / 1_000)];
+        if self.classic_is_stopped {
+            self.classic_left = changed;
+        } else {
+            setting(|| {
+                if armed_timer() == self.classic {
+                    // The target may set its own at any time.
+                    let stopped = set_interval(which, Setting::default());
+                    resume(which, if stopped[0] == ours { changed } else { stopped });
+                }
+            });
         }
     }
 

@@ -28,13 +28,23 @@ impl Phase {
     /// pause could make up for the difference.
     pub(crate) fn weigh(&mut self, weight_ns: u64, period_ns: u64) -> u64 {
         let ticks = (weight_ns / period_ns).max(1);
-        self.ticks += 1;
+        self.count(1);
         weight_ns.saturating_sub((ticks - 1) * self.faster_ns)
+    }
+
+    /// Records ticks that each stand for a period, or are weighed elsewhere.
+    pub(crate) fn count(&mut self, ticks: u64) {
+        self.ticks += ticks;
     }
 
     /// Returns whether the timer has ticked.
     pub(crate) fn has_ticked(&self) -> bool {
         self.ticks > 0
+    }
+
+    /// Returns the interval of the timer, ns.
+    pub(crate) fn interval_ns(&self, period_ns: u64) -> u64 {
+        period_ns - self.faster_ns
     }
 
     /// Chooses new expiry times for a timer that has `left_ns` until it expires. Returns the time
@@ -57,7 +67,7 @@ impl Phase {
             return None;
         }
         *self = Phase { ticks: 0, faster_ns, offset_ns };
-        Some((first_ns, period_ns - faster_ns))
+        Some((first_ns, self.interval_ns(period_ns)))
     }
 }
 
@@ -116,7 +126,7 @@ mod tests {
         let mut phase = Phase::default();
         phase.weigh(PERIOD_NS, PERIOD_NS);
         assert!(phase.change(PERIOD_NS / 2, PERIOD_NS, &mut || PERIOD_NS / FASTER - 1).is_some());
-        let interval_ns = PERIOD_NS - phase.faster_ns;
+        let interval_ns = phase.interval_ns(PERIOD_NS);
         assert_eq!(interval_ns, PERIOD_NS - PERIOD_NS / FASTER + 1, "as fast as can be");
         let weight_ns = phase.weigh(TICKS * PERIOD_NS, PERIOD_NS);
         assert_eq!(weight_ns, PERIOD_NS + (TICKS - 1) * interval_ns);
