@@ -77,31 +77,57 @@ mod tests {
 
     const PERIOD_NS: u64 = 10_000;
 
-    /// Returns where in the period a timer expires, for so many periods, if it is changed at random
-    /// times.
-    fn places(periods: u64, is_changed: bool) -> Vec<u64> {
+    /// Returns the times at which a timer expires, for so many periods, if it is changed at random
+    /// times. The scheduler notices an expiry at its next tick.
+    fn expiries(periods: u64, is_changed: bool, tick_ns: u64) -> Vec<u64> {
         let mut state = 1u64;
         let mut random = || {
             state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
             state >> 33
         };
-        let (mut phase, mut places) = (Phase::default(), Vec::new());
-        let (mut now_ns, mut expires_ns, mut interval_ns) = (0, 3_000, PERIOD_NS);
+        let (mut phase, mut expiries) = (Phase::default(), Vec::new());
+        let (mut now_ns, mut expires_ns, mut interval_ns) = (0, 3_000_u64, PERIOD_NS);
         while now_ns < periods * PERIOD_NS {
             now_ns += random() % (10 * PERIOD_NS);
-            while expires_ns <= now_ns {
-                places.push(expires_ns % PERIOD_NS);
+            while expires_ns.next_multiple_of(tick_ns) <= now_ns {
+                expiries.push(expires_ns.next_multiple_of(tick_ns));
                 phase.weigh(PERIOD_NS, PERIOD_NS);
                 expires_ns += interval_ns;
             }
             if is_changed && phase.has_ticked() {
-                let left_ns = expires_ns - now_ns;
+                let left_ns = expires_ns.saturating_sub(now_ns);
                 if let Some((first_ns, next_ns)) = phase.change(left_ns, PERIOD_NS, &mut random) {
                     (expires_ns, interval_ns) = (now_ns + first_ns, next_ns);
                 }
             }
         }
-        places
+        expiries
+    }
+
+    /// Returns where in the period a timer expires.
+    fn places(periods: u64, is_changed: bool) -> Vec<u64> {
+        expiries(periods, is_changed, 1).into_iter().map(|expiry_ns| expiry_ns % PERIOD_NS).collect()
+    }
+
+    /// Returns how many standard deviations the share of work that takes the first 30 % of each
+    /// cycle is from 0.3. Some expiries between two changes hit the same point: half of them count.
+    fn distance(cycle_ns: u64, tick_ns: u64, is_changed: bool) -> f64 {
+        let expiries = expiries(20_000, is_changed, tick_ns);
+        let hits = expiries.iter().filter(|&expiry_ns| expiry_ns % cycle_ns < cycle_ns * 3 / 10).count();
+        let all = expiries.len() as f64;
+        (hits as f64 - 0.3 * all).abs() / (2.0 * all * 0.3 * 0.7).sqrt()
+    }
+
+    #[test]
+    fn work_that_keeps_step_has_its_true_share() {
+        for cycle_ns in [PERIOD_NS / 2, PERIOD_NS, 2 * PERIOD_NS, PERIOD_NS * 8 / 9] {
+            // The last is 250 Hz beside 99 Hz.
+            for tick_ns in [1, PERIOD_NS * 2 / 5 - 40] {
+                let distance = distance(cycle_ns, tick_ns, true);
+                assert!(distance <= 4.0, "cycle {cycle_ns}, scheduler's tick {tick_ns}: {distance:.1} deviations");
+            }
+        }
+        assert!(distance(PERIOD_NS, 1, false) > 50.0, "a timer that is left alone meets one part alone");
     }
 
     fn by_tenths(places: &[u64]) -> [usize; 10] {
