@@ -190,6 +190,12 @@ impl Elf {
         self.source.read(from, size).map_err(malformed)
     }
 
+    /// Whether the file is loaded where it says. Its code then holds addresses of functions.
+    pub(super) fn has_fixed_addresses(&self) -> bool {
+        let loaded = self.segments.iter().filter(|segment| segment.p_type.get(ORDER) == elf::PT_LOAD);
+        loaded.map(|segment| segment.p_vaddr.get(ORDER)).min().is_some_and(|first| first > 0)
+    }
+
     /// The time of the last change of the file; `None` for a file in memory.
     pub(super) fn modified(&self) -> Option<SystemTime> {
         let ElfBytes::File(file, _) = &self.source else { return None };
@@ -255,7 +261,7 @@ impl Section {
     }
 
     /// The size in the file, in bytes.
-    fn size(&self) -> u64 {
+    pub(super) fn size(&self) -> u64 {
         if self.header.sh_type(ORDER) == elf::SHT_NOBITS { 0 } else { self.header.sh_size(ORDER) }
     }
 

@@ -28,6 +28,7 @@ pub mod explain;
 mod file_caches;
 #[cfg(test)]
 pub(crate) mod foreign_names;
+mod function_parts;
 pub mod jit;
 mod kallsyms;
 mod library;

@@ -4,6 +4,8 @@
 //! Functions are called by the place where they start, `libc.so.6+0x1050`, so that each is one row.
 //! Assembly has no entry in unwind tables; what lies between two functions is one row, too.
 
+use std::collections::HashMap;
+
 use super::plt::PltStub;
 use super::table::{SymbolRange, SymbolTable};
 
@@ -29,7 +31,8 @@ impl SymbolTable {
     }
 
     /// Adds functions without a symbol, where no symbol covers their start. `functions` are sorted.
-    pub(super) fn add_nameless(&mut self, functions: &[(u64, u64)], module: &str) {
+    /// `parts` has the starts of those that are parts of others: they have the names of these.
+    pub(super) fn add_nameless(&mut self, functions: &[(u64, u64)], parts: &HashMap<u64, u64>, module: &str) {
         let mut names = std::mem::take(&mut self.names).into_vec();
         let (mut added, mut last) = (Vec::new(), 0);
         for (index, &(start, end)) in functions.iter().enumerate() {
@@ -39,8 +42,11 @@ impl SymbolTable {
             let end = end.min(next).min(following);
             let Ok(name) = u32::try_from(names.len()) else { break };
             if start < end && start >= last {
-                names.extend(format!("{module}+{start:#x}\0").into_bytes());
-                added.push(SymbolRange { start, end, name });
+                let whole = parts.get(&start).and_then(|&whole| self.range(whole));
+                if whole.is_none() {
+                    names.extend(format!("{module}+{start:#x}\0").into_bytes());
+                }
+                added.push(SymbolRange { start, end, name: whole.map_or(name, |whole| whole.name) });
                 last = end;
             }
         }
@@ -134,7 +140,8 @@ mod tests {
             is_full: false,
             symbol_bytes: 5,
         };
-        table.add_nameless(&[(0x10, 0x28), (0x20, 0x30), (0x2c, 0x40), (0x40, 0x60), (0x50, 0x60)], "a.so");
+        let functions = [(0x10, 0x28), (0x20, 0x30), (0x2c, 0x40), (0x40, 0x60), (0x50, 0x60)];
+        table.add_nameless(&functions, &HashMap::new(), "a.so");
         let name = |address| table.name(address).map(|name| String::from_utf8_lossy(name).into_owned());
         let names = [0xf, 0x10, 0x1f, 0x20, 0x2f, 0x30, 0x4f, 0x50, 0x5f, 0x60].map(name);
         let names = names.each_ref().map(|name| name.as_deref());

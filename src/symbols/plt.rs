@@ -177,7 +177,7 @@ fn aarch64_jumps(address: u64, code: &[u8]) -> Vec<(u64, u64, u64)> {
     (0..instructions.len()).filter_map(stub).collect()
 }
 
-fn array<T: pod::Pod>(elf: &Elf, section: &Section) -> Option<Vec<T>> {
+pub(super) fn array<T: pod::Pod>(elf: &Elf, section: &Section) -> Option<Vec<T>> {
     let bytes = elf.bytes(section, MAX_BYTES).ok()?;
     pod::slice_from_bytes(&bytes, bytes.len() / size_of::<T>()).ok().map(|(array, _)| array.to_vec())
 }

@@ -17,6 +17,7 @@ use super::eh_frame;
 use super::eh_frame_hdr;
 use super::elf::{Elf, ORDER, string_at};
 use super::error::Error;
+use super::function_parts;
 use super::plt;
 
 /// Maximum size of the symbol tables of one file.
@@ -101,7 +102,10 @@ impl SymbolTable {
         // A full table leaves out what has no function, such as padding.
         if full.is_none() {
             let functions = eh_frame::functions(file);
-            table.add_nameless(&functions, module);
+            let is_nameless = |function: &&(u64, u64)| table.name(function.0).is_none();
+            let nameless = functions.iter().filter(is_nameless).map(|function| function.0).collect();
+            let parts = function_parts::parts(file, &functions, &nameless);
+            table.add_nameless(&functions, &parts, module);
             if !functions.is_empty() {
                 let code = file.sections().iter().filter(|section| section.is_code());
                 let is_padding = |start, end| {
@@ -135,9 +139,13 @@ impl SymbolTable {
     /// The start and end of the function at an address, and its raw name. If another function is
     /// nested in it, the range ends or starts there.
     pub(super) fn function(&self, address: u64) -> Option<(u64, u64, &[u8])> {
+        self.range(address).map(|range| (range.start, range.end, string_at(&self.names, range.name)))
+    }
+
+    /// The range of the function at an address.
+    pub(super) fn range(&self, address: u64) -> Option<SymbolRange> {
         let index = self.ranges.partition_point(|range| range.start <= address).checked_sub(1)?;
-        let range = self.ranges[index];
-        (address < range.end).then(|| (range.start, range.end, string_at(&self.names, range.name)))
+        Some(self.ranges[index]).filter(|range| address < range.end)
     }
 
     /// The raw names of other functions that have the code at an address, too.

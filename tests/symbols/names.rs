@@ -318,6 +318,8 @@ fn a_stripped_library_has_its_exports_and_no_neighbours() {
         return;
     }
     let shop = Workshop::new();
+    shop.build("gcc", LIBRARY, &["-O2", "-shared", "-fPIC"], "whole.so");
+    let part = shop.symbol("whole.so", "another").addresses();
     let path = shop.build("gcc", LIBRARY, &["-O2", "-shared", "-fPIC", "-s"], "library.so");
     let symbols = shop.nm(&["-D", "library.so"]);
     let section = shop.section("library.so", ".text");
@@ -329,6 +331,7 @@ fn a_stripped_library_has_its_exports_and_no_neighbours() {
         found.retain(|name| !name.starts_with("library.so+0x"));
         match found[..] {
             [] => assert!(names.is_empty(), "{address:#x}: {names:?}"),
+            [found] if part.contains(&address) => assert_eq!(found, "alias_global", "which alone jumps there"),
             [found] => assert!(names.contains(&found), "{address:#x}: {found}, not {names:?}"),
             _ => panic!("{address:#x}: {found:?}"),
         }
@@ -450,5 +453,43 @@ fn functions_folded_into_one_are_counted() {
         assert_eq!(shown, ["outer +1", "outer", "Both::Both", "many"].map(str::to_owned), "{flags:?}");
         let full = &known.lines[&int][0].full;
         assert!(full.starts_with("void outer<") && full.ends_with(" and 1 more at this address"), "{full}");
+    }
+}
+
+/// A part of a stripped function has the name of the function that jumps to it, unless others call
+/// it, jump to it, or know its address.
+#[test]
+fn parts_of_stripped_functions_have_their_names() {
+    if !are_installed(&["nm", "strip"]) {
+        return;
+    }
+    const SOURCE: &str = "#define WHOLE __attribute__((noipa)) int\n\
+        #define PART static WHOLE\n\
+        volatile int sum;\n\
+        PART slow(int x) { for (int i = 0; i < x; i++) sum += i * x; return sum; }\n\
+        PART shared(int x) { for (int i = 0; i < x; i++) sum += i ^ x; return sum; }\n\
+        PART called(int x) { for (int i = 0; i < x; i++) sum += i | x; return sum; }\n\
+        PART known(int x) { for (int i = 0; i < x; i++) sum += i & x; return sum; }\n\
+        int (*pointer)(int) = known;\n\
+        WHOLE whole(int x) { return sum ? 1 : slow(x); }\n\
+        WHOLE first(int x) { return sum ? 2 : shared(x); }\n\
+        WHOLE second(int x) { return sum ? 3 : shared(x + 1); }\n\
+        WHOLE third(int x) { return sum ? 4 : called(x); }\n\
+        WHOLE fourth(int x) { return 5 + called(x); }\n\
+        WHOLE fifth(int x) { return sum ? 6 : known(x); }\n\
+        int main(int x, char **y) { return whole(x) + first(x) + second(x) + third(x) + fourth(x) + fifth(x) + !y; }\n";
+    let shop = Workshop::new();
+    for flags in [&["-O2", "-rdynamic"][..], &["-O2", "-rdynamic", "-no-pie"]] {
+        let app = shop.build("gcc", ("parts.c", SOURCE), flags, "parts");
+        let symbols = shop.symbols("parts");
+        let start = |name: &str| symbols.iter().find(|symbol| symbol.name == name).expect(name).start;
+        let [slow, others @ ..] = ["slow", "shared", "called", "known"].map(start);
+        shop.run("strip", &["parts"]);
+        let named = ask_here(&app, [slow + 8].into_iter().chain(others));
+        let name = |address: u64| &*named.lines[&address][0].full;
+        assert_eq!(name(slow + 8), "whole");
+        for other in others {
+            assert_eq!(name(other), format!("parts+{other:#x}"));
+        }
     }
 }

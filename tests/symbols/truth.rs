@@ -159,13 +159,15 @@ const INSTALLED: [&str; 9] = [
 ];
 
 /// The symbols of a file and of its debug file.
-struct SymbolIndex {
+struct SymbolIndex<'a> {
+    shop: &'a Workshop,
+    path: &'a Path,
     symbols: Vec<Symbol>,
     starts: HashMap<String, BTreeSet<u64>>,
 }
 
-impl SymbolIndex {
-    fn read(shop: &Workshop, path: &Path) -> SymbolIndex {
+impl SymbolIndex<'_> {
+    fn read<'a>(shop: &'a Workshop, path: &'a Path) -> SymbolIndex<'a> {
         let debug = shop.installed_debug_file(text(path));
         let files = [Some(text(path)), debug.as_deref()].into_iter().flatten();
         let mut symbols: Vec<Symbol> = files.flat_map(|file| shop.all_symbols(file)).collect();
@@ -174,7 +176,7 @@ impl SymbolIndex {
         for symbol in &symbols {
             starts.entry(symbol.name.clone()).or_default().insert(symbol.start);
         }
-        SymbolIndex { symbols, starts }
+        SymbolIndex { shop, path, symbols, starts }
     }
 
     /// The reason why sigtop has other names at an address than LLVM, whose symbol is `theirs`;
@@ -199,8 +201,28 @@ impl SymbolIndex {
             () if ours.last().is_some_and(is_resolver) => Some("the function instead of its resolver"),
             () if ours.is_empty() && !is_covered => Some("the name of what comes before"),
             () if theirs == "??" && is_covered => Some("no name"),
+            () if !is_covered && self.is_part(address, ours) => Some("no name for a part of a function"),
             () => None,
         }
+    }
+
+    /// Whether a function with this name jumps to a place from which on no other begins up to this
+    /// address.
+    fn is_part(&self, address: u64, ours: &[String]) -> bool {
+        let is_whole = |symbol: &&Symbol| symbol.is_code && ours == [brief(&demangle(symbol.name.as_bytes()).full)];
+        let jumps_there = |whole: &Symbol| {
+            let range = [whole.start, whole.addresses().end].map(|end| format!("{end:#x}"));
+            let [start, end] = [format!("--start-address={}", range[0]), format!("--stop-address={}", range[1])];
+            let code = self.shop.run("objdump", &["-d", "--no-show-raw-insn", &start, &end, text(self.path)]);
+            let target = |line: &str| {
+                let mut words = line.split_once(":\t")?.1.split_whitespace();
+                words.next().filter(|mnemonic| mnemonic.starts_with('j'))?;
+                u64::from_str_radix(words.next()?, 16).ok()
+            };
+            let begins = |from: u64| self.symbols.iter().any(|symbol| (from..=address).contains(&symbol.start));
+            code.lines().filter_map(target).any(|target| target <= address && !begins(target))
+        };
+        self.symbols.iter().filter(is_whole).any(jumps_there)
     }
 }
 
@@ -283,7 +305,7 @@ fn compare_at_random(shop: &Workshop, path: &Path, count: usize) -> Comparison {
 /// the last (`__newlocale`); LLVM also names data in code, and what no symbol covers.
 #[test]
 fn names_of_installed_programs_equal_those_of_llvm_symbolizer() {
-    if !are_installed(&["llvm-symbolizer"]) {
+    if !are_installed(&["llvm-symbolizer", "objdump"]) {
         return;
     }
     let shop = Workshop::new();
