@@ -20,6 +20,7 @@ use crate::check::series::{Series, UnitKind, ValueChoice};
 use crate::check::verdict::{CheckRules, check};
 use crate::pprof::profile::SavedProfile;
 use crate::pprof::report::prepare;
+use crate::tally::query::OwnCode;
 
 /// Runs `sigtop check`. The result is the exit status.
 pub(super) fn run(args: &CheckArgs) -> Result<u8, Failure> {
@@ -92,6 +93,9 @@ fn compare(
     SavedProfile::unify(&mut all).map_err(|error| Failure::internal("cannot compare the profiles", error))?;
     let value = all[0].value_index(&args.sample_index).map_err(|error| usage(&error))?;
     let sample_type = all[0].sample_types[value].clone();
+    if let Some(own) = &args.own {
+        fold_foreign(&mut all, own, value);
+    }
     let new = all.split_off(files[0].len());
     let base = all;
     let kind = UnitKind::choose(&base, &new, are_runs);
@@ -121,6 +125,16 @@ fn compare(
         unit: sample_type.unit.to_string(),
         sides: [SideFacts::new(base_names, &base), SideFacts::new(new_names, &new)],
     })
+}
+
+fn fold_foreign(profiles: &mut [SavedProfile], own: &OwnCode, value: usize) {
+    let mut any_own = false;
+    for profile in profiles {
+        any_own |= profile.fold_foreign(own, profile.locations.len(), value).0;
+    }
+    if !any_own {
+        print_message("no function is own code: --own=REGEX says which are");
+    }
 }
 
 fn read(file: &Path, downloads: &Downloads) -> Result<SavedProfile, Failure> {

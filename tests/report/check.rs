@@ -146,6 +146,23 @@ fn a_regression_exits_with_1_in_every_format() {
     assert_eq!(run(&[&new, &base]).0, 0, "an improvement is fine");
 }
 
+/// The growth of a library belongs to the own function that calls it more often.
+#[test]
+fn own_functions_have_the_time_of_their_libraries() {
+    let directory = directory("own");
+    let with = |name: &str, parse: u32, hash: u32| {
+        let stacks = format!("main;parse;memcpy {parse}\nmain;parse 1000\nmain;hash;memcpy {hash}\nmain;rest 600000\n");
+        folded(&directory, name, &stacks)
+    };
+    let (base, new) = (with("base.folded", 100_000, 300_000), with("new.folded", 106_000, 294_000));
+    assert_eq!(run(&[&base, &new]).0, 0, "memcpy takes as long as before");
+    let (status, output) = run(&[&base, &new, "--own=parse|hash|main|rest", "--fail-on", "parse>+3%"]);
+    assert!(status == 1 && text(&output).contains("\n  parse has grown by 5.9"), "{output:?}");
+    assert!(!text(&output).contains("memcpy"), "{output:?}");
+    let (_, output) = run(&[&base, &new, "--own=nothing"]);
+    assert!(String::from_utf8_lossy(&output.stderr).contains("no function is own code"), "{output:?}");
+}
+
 #[test]
 fn shares_that_grow_because_another_function_shrinks_are_no_regression() {
     let directory = directory("shift");

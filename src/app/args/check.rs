@@ -6,7 +6,9 @@ use std::path::PathBuf;
 use clap::{ArgGroup, Args, ValueEnum};
 
 use super::groups::{ConfigArgs, SymbolArgs};
+use super::parsers::parse_own;
 use crate::check::rules::{GrowthRule, parse_limit};
+use crate::tally::query::OwnCode;
 
 /// The arguments of `sigtop check`.
 #[derive(Args, Clone, Debug)]
@@ -53,6 +55,20 @@ pub struct CheckArgs {
     /// Count what a function calls as its own
     #[arg(long, help_heading = "Verdict")]
     pub cum: bool,
+
+    /// Compare own functions, to which the values of libraries and runtimes that they call belong.
+    /// Own code is what REGEX matches (functions, files, modules) or, without it, the same as in
+    /// reports
+    #[arg(
+        long,
+        value_name = "REGEX",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "",
+        value_parser = parse_own,
+        help_heading = "Verdict"
+    )]
+    pub own: Option<OwnCode>,
 
     /// Sample type to compare: a name, or an index from 0 [default: the profile's own]
     #[arg(
