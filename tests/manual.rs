@@ -313,9 +313,9 @@ fn limits(manual: &mut Manual) {
     for text in [
         "A sample is one tick of a timer. A CPU timer fires at most at the kernel's own tick, 100 to 1000 times a second; \
          higher rates get heavier samples, not more of them. A share of few samples is uncertain: the screen shows it with ±.",
-        "Ticks change their place in the period all the time, so that work that repeats with it has its true share. Only work \
-         that repeats with the kernel's own tick has a wrong one, because CPU timers expire there; sampling from outside \
-         does not have that limit.",
+        "Ticks change their place in the period all the time, except by --engine itimer on the wall clock, so that work that \
+         repeats with it has its true share. Only work that repeats with the kernel's own tick has a wrong one, because CPU \
+         timers expire there; sampling from outside does not have that limit.",
         "Time in the kernel is charged to the function that made the system call, or by perf events to the functions of the \
          kernel.",
         "By ptrace, a stop arrives some microseconds after it is asked for, later on virtual machines. A thread that \
