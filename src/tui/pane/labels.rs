@@ -45,7 +45,7 @@ pub fn shown_time(context: &PaneContext<'_>) -> String {
     let window = format_window(answer.facts.window_ns);
     match answer.question.past {
         None => format!("{diff}last {window}"),
-        Some(past) => match context.timeline.has_span() {
+        Some(past) => match context.panes.timeline.has_span() {
             true => format!("{diff}span of {}", length(past.buckets)),
             false => format!("{diff}{window}, {} ago", length(past.back)),
         },

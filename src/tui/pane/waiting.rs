@@ -36,7 +36,7 @@ pub fn waiting(context: &PaneContext<'_>) -> Vec<(String, Role)> {
             (format!("{total} samples in total; w selects a longer window"), Role::Dim),
         ];
     }
-    if context.ended.is_some() {
+    if context.session.ended.is_some() {
         return vec![(facts.explain_no_samples(), Role::Notable)];
     }
     let (clock, timer) = (clock_name(facts.clock), interval_timer(facts.clock));
@@ -91,9 +91,9 @@ pub fn waiting(context: &PaneContext<'_>) -> Vec<(String, Role)> {
 /// Returns the sentences for a selected function without samples: the filter that removes it, as
 /// far as its name and module show, or the window.
 pub(super) fn absent(context: &PaneContext<'_>, full: &str) -> Vec<(String, Role)> {
-    let known = context.top.selected_names().filter(|_| context.top.selected_name() == Some(full));
+    let known = context.panes.top.selected_names().filter(|_| context.panes.top.selected_name() == Some(full));
     let name = NameToFit { full, short: known.map_or(full, |(short, _)| short), room: 60 };
-    let name = fit_name(&name, context.names).into_owned();
+    let name = fit_name(&name, context.screen.names).into_owned();
     let mut lines = vec![(name, Role::Strong)];
     let Some(answer) = context.answer else { return lines };
     let active = &answer.question.filters;
