@@ -10,7 +10,7 @@ use super::stack_numbers::StackNumbers;
 use crate::wire::varint::{self, zigzag};
 use crate::wire::{
     Arrival, Clock, ConnectionEvent, FrameAddress, MAX_FRAMES, MAX_MESSAGE, Malformed, Message, Sample, SourceId,
-    StackHash, StackHasher, Writer,
+    StackHash, StackHasher, TIME_UNIT_NS, Writer,
 };
 
 /// Number of events whose stacks are prefetched before they are written.
@@ -228,6 +228,10 @@ impl Encoder {
             self.sources.values_mut().for_each(|last| last.frames.clear());
         }
         let last = self.sources.entry(source).or_default();
+        let delay_ns = at_ns.wrapping_sub(sample.monotonic_ns);
+        let times_ns = [sample.monotonic_ns.wrapping_sub(last.monotonic_ns), delay_ns.wrapping_sub(last.delay_ns)];
+        let is_same = times_ns == [0, 0];
+        let is_exact = times_ns.iter().all(|&difference| difference as i64 % TIME_UNIT_NS as i64 == 0);
         let context = (sample.clock, sample.flags, sample.generation);
         let mut kind = SAMPLE;
         for (bit, is_new) in [
@@ -236,6 +240,8 @@ impl Encoder {
             (sample_field::WEIGHT, last.weight_ns != sample.weight_ns),
             (sample_field::STACK, number.is_none()),
             (sample_field::AGE, sample.age_ms != 0),
+            (sample_field::SAME_TIMES, is_same),
+            (sample_field::MICROSECONDS, is_exact && !is_same),
         ] {
             kind |= if is_new { bit } else { 0 };
         }
@@ -264,9 +270,10 @@ impl Encoder {
                 self.numbers.add(hash, frames.len());
             }
         }
-        let delay_ns = at_ns.wrapping_sub(sample.monotonic_ns);
-        varint::push(out, zigzag(sample.monotonic_ns.wrapping_sub(last.monotonic_ns)));
-        varint::push(out, zigzag(delay_ns.wrapping_sub(last.delay_ns)));
+        if !is_same {
+            let unit_ns = if is_exact { TIME_UNIT_NS as i64 } else { 1 };
+            times_ns.iter().for_each(|&difference| varint::push(out, zigzag((difference as i64 / unit_ns) as u64)));
+        }
         if kind & sample_field::AGE != 0 {
             varint::push(out, sample.age_ms.into());
         }
