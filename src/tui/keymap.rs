@@ -10,7 +10,6 @@ use super::action::{Action, Motion, StepSize, Subject};
 use super::keys::{Binding, Key, KeyContext, TABLE};
 use super::layout::Pane;
 use crate::keyword::did_you_mean::did_you_mean;
-use crate::wire::Clock;
 
 /// Maximum number of keys of one action.
 const MAX_KEYS: usize = 8;
@@ -247,11 +246,7 @@ pub fn action_name(binding: &Binding) -> Option<&'static str> {
         Action::Card => "card",
         Action::Window(1) => "window-longer",
         Action::Window(_) => "window-shorter",
-        Action::Clock(Clock::Prof) => "prof",
-        Action::Clock(Clock::Real) => "real",
-        Action::Clock(Clock::Virtual) => "virtual",
-        Action::Clock(Clock::Alloc) => "alloc",
-        Action::Clock(Clock::Live) => "live",
+        Action::Clock(clock) => clock.names().action,
         Action::Engine => "engine",
         Action::Rate(1) => "rate-up",
         Action::Rate(_) => "rate-down",

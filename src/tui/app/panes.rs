@@ -235,10 +235,10 @@ impl App {
     pub(super) fn toggle_idle(&mut self) {
         self.question.fold_idle = !self.question.fold_idle;
         self.screen.note(match (self.question.fold_idle, self.session.clock.value()) {
-            (_, Clock::Alloc | Clock::Live) => "idle threads allocate nothing: they count by the wall clock (r) only",
-            (_, Clock::Prof | Clock::Virtual) => "idle threads use no CPU time: they count by the wall clock (r) only",
+            (_, clock) if clock.is_memory() => "idle threads allocate nothing: they count by the wall clock (r) only",
             (true, Clock::Real) => "idle threads are folded: shares are of the other threads' time",
             (false, Clock::Real) => "idle threads are shown: shares are of all threads' time",
+            _ => "idle threads use no CPU time: they count by the wall clock (r) only",
         });
     }
 

@@ -16,7 +16,7 @@ use ratatui::layout::Rect;
 use ratatui::style::Style;
 use ratatui::text::Span;
 
-use super::labels::{clock_name, format_window, interval_timer, length};
+use super::labels::{format_window, length};
 use crate::profile::totals::BUCKET_NS;
 use crate::session::{Answer, Facts};
 use crate::tally::measure::{self, ValueUnit};
@@ -209,7 +209,7 @@ fn running_threads(facts: &Facts) -> Option<f64> {
 /// The system call behind an engine, or how it samples, unless it is the usual one: in full, and
 /// where that has no room.
 fn system_call(engine: Engine, clock: Clock) -> Option<[String; 2]> {
-    let timer = || format!("setitimer({})", interval_timer(clock));
+    let timer = || format!("setitimer({})", clock.names().timer.0);
     match engine {
         Engine::Threads => None,
         Engine::Itimer => Some([timer(), timer()]),
@@ -233,7 +233,7 @@ fn sampling(context: &PaneContext<'_>, facts: Option<&Facts>) -> Vec<Segment> {
     };
     let (clock, engine) =
         facts.map_or((context.options.clock, context.options.engine), |facts| (facts.clock, facts.engine));
-    let name = Span::styled(clock_name(clock), style(Role::Strong));
+    let name = Span::styled(clock.names().header, style(Role::Strong));
     let mut segments = vec![Segment::new(10).or(vec![dot, name])];
     // Only a profile itself knows the profiler and the timer that made it.
     let origin = facts.and_then(|facts| facts.origin.clone());

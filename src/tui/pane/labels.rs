@@ -5,28 +5,6 @@ use std::time::Duration;
 use super::context::PaneContext;
 use crate::profile::totals::BUCKET_NS;
 use crate::tally::measure;
-use crate::wire::Clock;
-
-/// Returns what a clock measures.
-pub fn clock_name(clock: Clock) -> &'static str {
-    match clock {
-        Clock::Prof => "CPU time",
-        Clock::Real => "wall time",
-        Clock::Virtual => "user time",
-        Clock::Alloc => "ALLOC",
-        Clock::Live => "LIVE",
-    }
-}
-
-/// Returns the interval timer of a clock, as setitimer(2) names it. Clocks of memory have none.
-pub fn interval_timer(clock: Clock) -> &'static str {
-    match clock {
-        Clock::Prof => "ITIMER_PROF",
-        Clock::Real => "ITIMER_REAL",
-        Clock::Virtual => "ITIMER_VIRTUAL",
-        Clock::Alloc | Clock::Live => "no timer",
-    }
-}
 
 /// Formats a number of ticks of 0.1 s as a duration.
 pub fn length(ticks: u64) -> String {

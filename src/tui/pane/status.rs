@@ -31,7 +31,6 @@ use crate::tui::pane::threads::state::ListItem;
 use crate::tui::pane::timeline::state::TimelineState;
 use crate::tui::text;
 use crate::tui::theme::Role;
-use crate::wire::Clock;
 
 /// The importance of the keys of the history while the display is paused.
 const HISTORY_IMPORTANCE: u8 = 11;
@@ -67,8 +66,8 @@ pub fn draw(canvas: &mut Canvas<'_>, area: Rect, context: &PaneContext<'_>) {
     let room: usize = area.width.saturating_sub(2).into();
     let spans = match &context.screen.mode {
         Mode::ConfirmItimer(command) => {
-            let signal =
-                itimer_signal(if let Command::Clock(clock) = command { *clock } else { context.session.clock.value() });
+            let clock = if let Command::Clock(clock) = command { *clock } else { context.session.clock.value() };
+            let signal = clock.names().timer.1;
             let ways = [
                 format!(
                     "use setitimer? it kills targets that reset {signal}, interrupts system calls (EINTR), is imprecise per thread"
@@ -149,16 +148,6 @@ fn with_download(canvas: &Canvas<'_>, context: &PaneContext<'_>, room: usize) ->
             vec![Span::styled(words, canvas.style(Role::Notable))]
         }
         None => selected(canvas, context, room),
-    }
-}
-
-/// The signal of setitimer for a clock. Its default action terminates the process.
-fn itimer_signal(clock: Clock) -> &'static str {
-    match clock {
-        // A clock of memory asks for no confirmation.
-        Clock::Prof | Clock::Alloc | Clock::Live => "SIGPROF",
-        Clock::Real => "SIGALRM",
-        Clock::Virtual => "SIGVTALRM",
     }
 }
 

@@ -142,10 +142,7 @@ pub fn line_at(area: Rect, column: u16, row: u16) -> Option<(usize, bool)> {
 fn share_word(context: &PaneContext<'_>) -> &'static str {
     match context.answer.map_or(context.session.clock.value(), |answer| answer.facts.clock) {
         _ if context.answer.is_some_and(shows_waits) => "runs%",
-        Clock::Prof => "cpu%",
-        Clock::Real => "wall%",
-        Clock::Virtual => "user%",
-        Clock::Alloc | Clock::Live => "bytes%",
+        clock => clock.names().share,
     }
 }
 
