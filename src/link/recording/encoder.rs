@@ -188,7 +188,10 @@ impl Encoder {
             }
             ConnectionEvent::Received(message) => {
                 let mut buffer = [0; 4 + MAX_MESSAGE];
-                let length = encode_message(message, &mut buffer);
+                let mut writer = Writer::new(&mut buffer, 0);
+                // Every message came over the wire and fits.
+                let _ = writer.write_message(message);
+                let length = writer.length();
                 if length > 4 {
                     start(kind::MESSAGE, *source);
                     push_bytes(&mut self.plain, &buffer[4..length], MAX_MESSAGE);
@@ -391,29 +394,6 @@ fn push_stack_difference(out: &mut Vec<u8>, previous: &[u64], frames: &[u64]) {
         varint::push(out, zigzag(frame.wrapping_sub(last)));
         last = frame;
     }
-}
-
-/// Encodes a message as on the wire. Returns its length including the frame header.
-fn encode_message(message: &Message, buffer: &mut [u8]) -> usize {
-    let mut writer = Writer::new(buffer, 0);
-    // Every message came over the wire and fits.
-    let _ = match message {
-        Message::Hello(hello) => writer.write_hello(hello),
-        Message::Module(module) => writer.write_module(module),
-        Message::Unload(unload) => writer.write_unload(unload),
-        Message::Thread(thread) => writer.write_thread(thread),
-        Message::ThreadEnd { tid } => writer.write_thread_end(*tid),
-        Message::Wait(wait) => writer.write_wait(wait),
-        Message::Counters(counters) => writer.write_counters(counters),
-        Message::Engaged(engaged) => writer.write_engaged(engaged),
-        Message::Busy { viewer } => writer.write_busy(*viewer),
-        Message::Function(function) => writer.write_function(function),
-        Message::DeepestStack(stack) => writer.write_deepest_stack(stack),
-        Message::Interpreter(interpreter) => writer.write_interpreter(interpreter),
-        Message::Freed { id, left } => writer.write_freed(*id, *left),
-        Message::Sample(..) => Ok(()),
-    };
-    writer.length()
 }
 
 /// Encodes a cause as two numbers. The name of a field is not kept.
