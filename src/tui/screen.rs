@@ -12,7 +12,7 @@ use ratatui::layout::Rect;
 
 use super::app::App;
 use super::canvas::Canvas;
-use super::layout::{MIN_SIZE, Pane};
+use super::layout::MIN_SIZE;
 use super::pane;
 use super::pane::mode::Mode;
 use super::text;
@@ -31,15 +31,7 @@ pub fn draw(frame: &mut Frame<'_>, app: &App) {
             }
             let mut cursor = None;
             for (shown, area) in layout.panes.iter().filter(|_| !matches!(app.screen.mode, Mode::Help(..))) {
-                match shown {
-                    Pane::Top => pane::top::draw::draw(&mut canvas, *area, context),
-                    Pane::Callers if context.shows_card() => pane::callers::card::draw(&mut canvas, *area, context),
-                    Pane::Callers => pane::callers::draw::draw(&mut canvas, *area, context),
-                    Pane::Flame => pane::flame::draw::draw(&mut canvas, *area, context),
-                    Pane::Source => pane::source::draw::draw(&mut canvas, *area, context),
-                    Pane::Threads => pane::threads::draw::draw(&mut canvas, *area, context),
-                    Pane::Output => cursor = pane::output::draw(&mut canvas, *area, context),
-                }
+                cursor = pane::draw(*shown, &mut canvas, *area, context).or(cursor);
             }
             if app.screen.card && !matches!(app.screen.mode, Mode::Help(..)) {
                 pane::card::draw(&mut canvas, layout.body, context);

@@ -134,24 +134,8 @@ impl App {
 
     /// Moves the cursor of the active pane to the next match; returns whether there is one.
     fn find(&mut self, pattern: &Pattern, direction: i8) -> bool {
-        let answer = self.session.answer.clone();
-        let answer = answer.as_deref();
-        match self.screen.pane {
-            Pane::Top | Pane::Output => self.panes.top.find(pattern, self.screen.names, direction),
-            Pane::Callers => answer
-                .and_then(|answer| answer.callers.as_ref())
-                .is_some_and(|callers| self.panes.callers.find(pattern, self.screen.names, direction, callers)),
-            Pane::Threads => self.panes.threads.find(pattern, direction),
-            Pane::Source => answer
-                .and_then(|answer| answer.listing.as_ref())
-                .is_some_and(|listing| self.panes.source.find(pattern, direction, listing)),
-            Pane::Flame => {
-                let Some(flame) = answer.and_then(|answer| answer.flame.as_ref()) else { return false };
-                let found =
-                    self.panes.flame.find(pattern, self.screen.names, direction, flame, self.panes.top.selected_name());
-                found.inspect(|full| self.panes.top.select_name(full)).is_some()
-            }
-        }
+        let (pane, names) = (self.screen.pane, self.screen.names);
+        self.panes.find(pane, (pattern, direction), names, self.session.answer.as_deref())
     }
 
     pub(super) fn paste(&mut self, pasted: &str) -> Vec<Effect> {

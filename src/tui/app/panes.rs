@@ -142,49 +142,13 @@ impl App {
             .min(rows.saturating_sub(page));
             return;
         }
-        let Some(answer) = self.session.answer.clone().filter(|_| self.screen.pane != Pane::Output) else {
-            return self.scroll_output(motion);
-        };
-        match self.screen.pane {
-            Pane::Top => self.panes.top.go(motion),
-            Pane::Callers => {
-                // On the center, truncated names scroll in both panes together.
-                match motion {
-                    Motion::Columns(steps) if steps > 0 && self.panes.callers.step_out() => {}
-                    Motion::Columns(steps) if steps < 0 && self.panes.callers.step_in() => {}
-                    motion => self.panes.top.pan_by(motion),
-                }
-                self.panes.callers.go(motion);
-            }
-            Pane::Flame => {
-                if let Some(flame) = &answer.flame
-                    && let Some(full) = self.panes.flame.go(motion, flame, self.panes.top.selected_name())
-                {
-                    self.panes.top.select_name(&full);
-                }
-            }
-            Pane::Threads => self.panes.threads.go(motion),
-            Pane::Source => {
-                if let Some(listing) = &answer.listing {
-                    self.panes.source.go(motion, listing);
-                }
-            }
-            Pane::Output => {}
-        }
-    }
-
-    pub(super) fn scroll_output(&mut self, motion: Motion) {
-        let page = isize::try_from(self.panes.emulator.size().1).unwrap_or(1).max(2) - 1;
-        match motion {
-            Motion::Rows(rows) => self.panes.emulator.scroll(rows.into()),
-            Motion::Pages(pages) => self.panes.emulator.scroll(isize::from(pages) * page),
-            Motion::First => self.panes.emulator.scroll_to_end(false),
-            Motion::Last => self.panes.emulator.scroll_to_end(true),
-            Motion::Columns(_) => {}
-        }
+        self.panes.go(self.screen.pane, motion, self.session.answer.as_deref());
     }
 
     pub(super) fn activate_selection(&mut self) {
+        if self.screen.pane == Pane::Output {
+            return self.enter_output();
+        }
         let answer = self.session.answer.clone();
         let flame = answer.as_ref().and_then(|answer| answer.flame.as_ref());
         match self.screen.pane {
@@ -211,11 +175,15 @@ impl App {
             }
             Pane::Threads => self.enter_threads(),
             Pane::Source => self.enter_listing(),
-            Pane::Output if !self.options.output => {
-                self.screen.note("the target has its own terminal: type there");
-            }
-            Pane::Output if self.session.ended.is_some() => self.screen.note("the target has ended"),
-            Pane::Output => self.screen.mode = Mode::Typing,
+            _ => {}
+        }
+    }
+
+    fn enter_output(&mut self) {
+        match (self.options.output, self.session.ended) {
+            (false, _) => self.screen.note("the target has its own terminal: type there"),
+            (true, Some(_)) => self.screen.note("the target has ended"),
+            (true, None) => self.screen.mode = Mode::Typing,
         }
     }
 
@@ -411,7 +379,7 @@ impl App {
                     () => {}
                 }
             }
-            Pane::Output => {}
+            _ => {}
         }
     }
 
@@ -421,24 +389,8 @@ impl App {
         match self.screen.mode {
             Mode::Help(..) => self.move_cursor(motion),
             Mode::Panes | Mode::Typing | Mode::Prompt(..) | Mode::Command(_) | Mode::Save(_) => {
-                match self.layout().and_then(|layout| layout.at(column, row)) {
-                    Some((Pane::Top, _)) => self.panes.top.go(motion),
-                    Some((Pane::Callers, _)) => {
-                        self.panes.callers.go(motion);
-                    }
-                    Some((Pane::Flame, _)) => {
-                        if let Some(flame) = self.session.answer.as_ref().and_then(|answer| answer.flame.as_ref()) {
-                            self.panes.flame.scroll(rows, flame);
-                        }
-                    }
-                    Some((Pane::Threads, _)) => self.panes.threads.go(motion),
-                    Some((Pane::Source, _)) => {
-                        if let Some(listing) = self.session.answer.as_ref().and_then(|answer| answer.listing.as_ref()) {
-                            self.panes.source.go(motion, listing);
-                        }
-                    }
-                    Some((Pane::Output, _)) => self.scroll_output(motion),
-                    None => {}
+                if let Some((pane, _)) = self.layout().and_then(|layout| layout.at(column, row)) {
+                    self.panes.scroll(pane, rows, self.session.answer.as_deref());
                 }
             }
             Mode::ConfirmQuit | Mode::ConfirmItimer(_) | Mode::Ending(_) => {}

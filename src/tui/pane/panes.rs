@@ -10,7 +10,10 @@ use super::threads::state::ThreadsState;
 use super::timeline::state::TimelineState;
 use super::top::state::TopState;
 use crate::session::Answer;
+use crate::tally::query::Pattern;
+use crate::tui::action::Motion;
 use crate::tui::layout::Pane;
+use crate::tui::name_style::NameStyle;
 use crate::tui::term::emulator::Emulator;
 
 /// The states of all panes.
@@ -43,6 +46,86 @@ impl Panes {
             timeline: TimelineState::default(),
             explanation: None,
             emulator: Emulator::new(target_size),
+        }
+    }
+
+    /// Moves the cursor of a pane.
+    pub fn go(&mut self, pane: Pane, motion: Motion, answer: Option<&Answer>) {
+        match pane {
+            Pane::Output => self.scroll_output(motion),
+            // Before the first answer, keys scroll the output.
+            _ if answer.is_none() => self.scroll_output(motion),
+            Pane::Top => self.top.go(motion),
+            Pane::Callers => {
+                // On the center, truncated names scroll in both panes together.
+                match motion {
+                    Motion::Columns(steps) if steps > 0 && self.callers.step_out() => {}
+                    Motion::Columns(steps) if steps < 0 && self.callers.step_in() => {}
+                    motion => self.top.pan_by(motion),
+                }
+                self.callers.go(motion);
+            }
+            Pane::Flame => {
+                if let Some(flame) = answer.and_then(|answer| answer.flame.as_ref())
+                    && let Some(full) = self.flame.go(motion, flame, self.top.selected_name())
+                {
+                    self.top.select_name(&full);
+                }
+            }
+            Pane::Threads => self.threads.go(motion),
+            Pane::Source => {
+                if let Some(listing) = answer.and_then(|answer| answer.listing.as_ref()) {
+                    self.source.go(motion, listing);
+                }
+            }
+        }
+    }
+
+    fn scroll_output(&mut self, motion: Motion) {
+        let page = isize::try_from(self.emulator.size().1).unwrap_or(1).max(2) - 1;
+        match motion {
+            Motion::Rows(rows) => self.emulator.scroll(rows.into()),
+            Motion::Pages(pages) => self.emulator.scroll(isize::from(pages) * page),
+            Motion::First => self.emulator.scroll_to_end(false),
+            Motion::Last => self.emulator.scroll_to_end(true),
+            Motion::Columns(_) => {}
+        }
+    }
+
+    /// Scrolls a pane by a number of rows, as the wheel does.
+    pub fn scroll(&mut self, pane: Pane, rows: i16, answer: Option<&Answer>) {
+        match (pane, answer) {
+            (Pane::Top, _) => self.top.go(Motion::Rows(rows)),
+            (Pane::Callers, _) => self.callers.go(Motion::Rows(rows)),
+            (Pane::Threads, _) => self.threads.go(Motion::Rows(rows)),
+            (Pane::Flame, Some(Answer { flame: Some(flame), .. })) => self.flame.scroll(rows, flame),
+            (Pane::Flame, _) | (Pane::Source, None) => {}
+            (pane, answer) => self.go(pane, Motion::Rows(rows), answer),
+        }
+    }
+
+    /// Moves the cursor of a pane to the next match in a direction; returns whether there is one.
+    pub fn find(
+        &mut self,
+        pane: Pane,
+        (pattern, direction): (&Pattern, i8),
+        names: NameStyle,
+        answer: Option<&Answer>,
+    ) -> bool {
+        match pane {
+            Pane::Top | Pane::Output => self.top.find(pattern, names, direction),
+            Pane::Callers => answer
+                .and_then(|answer| answer.callers.as_ref())
+                .is_some_and(|callers| self.callers.find(pattern, names, direction, callers)),
+            Pane::Threads => self.threads.find(pattern, direction),
+            Pane::Source => answer
+                .and_then(|answer| answer.listing.as_ref())
+                .is_some_and(|listing| self.source.find(pattern, direction, listing)),
+            Pane::Flame => {
+                let Some(flame) = answer.and_then(|answer| answer.flame.as_ref()) else { return false };
+                let found = self.flame.find(pattern, names, direction, flame, self.top.selected_name());
+                found.inspect(|full| self.top.select_name(full)).is_some()
+            }
         }
     }
 

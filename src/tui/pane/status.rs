@@ -435,7 +435,7 @@ fn applies(context: &PaneContext<'_>, binding: &Binding) -> bool {
         Action::Enter if context.screen.pane == Pane::Output => {
             context.options.output && context.session.ended.is_none()
         }
-        Action::Out if binding.context == KeyContext::Flame => context.panes.flame.zoom().next().is_some(),
+        Action::Out if binding.context == KeyContext::Pane(Pane::Flame) => context.panes.flame.zoom().next().is_some(),
         Action::Out => context.screen.pane != Pane::Flame && context.panes.callers.has_past(),
         _ => true,
     }

@@ -69,7 +69,7 @@ fn found(context: &PaneContext<'_>, pattern: &Pattern) -> (String, Role) {
             callers.map_or(0, |callers| context.panes.callers.count(pattern, context.screen.names, callers))
         }
         Pane::Threads => context.panes.threads.count(pattern),
-        Pane::Top | Pane::Output => context.panes.top.count(pattern, context.screen.names),
+        _ => context.panes.top.count(pattern, context.screen.names),
     };
     match rows {
         0 => ("no rows".to_owned(), Role::Notable),

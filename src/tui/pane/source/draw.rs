@@ -211,7 +211,7 @@ fn place(view: &SourceState, listing: &SourceListing) -> String {
 }
 
 /// The function's lines in the shown file according to its line tables.
-pub(in crate::tui::pane) fn range(view: &SourceState, listing: &SourceListing) -> Option<(u32, u32)> {
+pub fn range(view: &SourceState, listing: &SourceListing) -> Option<(u32, u32)> {
     let file = view.file()?;
     let ranges = listing.codes.iter().filter_map(|code| code.range(&listing.lines.function, file));
     ranges.reduce(|one, other| (one.0.min(other.0), one.1.max(other.1)))
@@ -294,7 +294,7 @@ fn nothing(context: &PaneContext<'_>, listing: &SourceListing, notices: Vec<Stri
 }
 
 /// Sentences that say why there is neither source nor assembly of the function.
-pub(in crate::tui::pane) fn explain_absence(context: &PaneContext<'_>, listing: &SourceListing) -> Vec<String> {
+pub fn explain_absence(context: &PaneContext<'_>, listing: &SourceListing) -> Vec<String> {
     match notices(&context.panes.source, listing, usize::MAX) {
         notices if !notices.is_empty() => notices,
         none => nothing(context, listing, none).into_iter().map(|(sentence, _)| sentence).collect(),
@@ -303,7 +303,7 @@ pub(in crate::tui::pane) fn explain_absence(context: &PaneContext<'_>, listing: 
 
 /// Describes the line under the cursor for the status line: its location with its callees or where
 /// it was inlined, and its weight.
-pub(in crate::tui::pane) fn line_under_cursor<'a>(context: &PaneContext<'a>) -> Option<(String, &'a LineWeight)> {
+pub fn line_under_cursor<'a>(context: &PaneContext<'a>) -> Option<(String, &'a LineWeight)> {
     let listing = context.answer?.listing.as_ref()?;
     let side = context.panes.source.side(listing);
     let row = context.panes.source.scroll(side).row();
