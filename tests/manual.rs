@@ -20,6 +20,7 @@ use sigtop::keyword;
 use sigtop::tui::command::table;
 use sigtop::tui::keymap;
 use sigtop::tui::keys::{Binding, KeyContext, TABLE};
+use sigtop::tui::layout::Pane;
 use sigtop::tui::pane::help::lines::HelpLine;
 use sigtop::tui::pane::help::pages::{self, HelpPage, PageFacts};
 use sigtop::tui::theme::ThemeName;
@@ -74,14 +75,8 @@ impl Manual {
     }
 }
 
-const PLACES: [(&str, &[KeyContext]); 13] = [
-    ("On the screen", &[KeyContext::Screen, KeyContext::Panes, KeyContext::Everywhere]),
-    ("In Top", &[KeyContext::Top]),
-    ("In Callers", &[KeyContext::Callers]),
-    ("In Flame", &[KeyContext::Flame]),
-    ("In Source", &[KeyContext::Source]),
-    ("In Threads", &[KeyContext::Threads]),
-    ("In Output", &[KeyContext::Output, KeyContext::Typing]),
+const SCREEN: &[KeyContext] = &[KeyContext::Screen, KeyContext::Panes, KeyContext::Everywhere];
+const OTHERS: [(&str, &[KeyContext]); 6] = [
     ("In prompts and on the command line", &[KeyContext::Prompt, KeyContext::Colon]),
     ("In the list of processes", &[KeyContext::Picker]),
     ("In the save dialog", &[KeyContext::Save]),
@@ -90,14 +85,22 @@ const PLACES: [(&str, &[KeyContext]); 13] = [
     ("Quitting with a launched program", &[KeyContext::Question, KeyContext::Ending]),
 ];
 
+/// Headings, and the contexts whose keys are under them.
+fn key_groups() -> Vec<(String, Vec<KeyContext>)> {
+    let panes = Pane::ALL.map(|pane| (format!("In {}", pane.name()), KeyContext::of_pane(pane)));
+    let others = OTHERS.map(|(heading, contexts)| (heading.to_owned(), contexts.to_vec()));
+    let screen = ("On the screen".to_owned(), SCREEN.to_vec());
+    [screen].into_iter().chain(panes).chain(others).collect()
+}
+
 fn keys(manual: &mut Manual) {
     manual.section("KEYS");
     manual.text(
         "The word beside a key is the action's name in the config file, which can assign other keys to it. \
          The mouse selects rows and boxes, and scrolls. With Shift it selects text.",
     );
-    for (heading, places) in PLACES {
-        manual.part(heading);
+    for (heading, places) in key_groups() {
+        manual.part(&heading);
         for binding in TABLE.iter().filter(|binding| places.contains(&binding.context)) {
             key(manual, binding);
         }
@@ -619,7 +622,7 @@ fn every_option_key_and_word_is_in_the_man_page() {
         }
     }
     for binding in TABLE {
-        assert!(PLACES.iter().any(|(_, places)| places.contains(&binding.context)), "{:?}", binding.context);
+        assert!(key_groups().iter().any(|(_, places)| places.contains(&binding.context)), "{:?}", binding.context);
     }
     for theme in keyword::names::<ThemeName>() {
         assert!(page.contains(theme), "{theme}");

@@ -62,20 +62,7 @@ impl SentMessage {
     fn write(&self, writer: &mut Writer<'_>, memory: &mut StackMemory) -> Result<(), BufferFull> {
         match self {
             SentMessage::Stack(sample, frames) => writer.write_sample(sample, frames, memory),
-            SentMessage::Plain(Message::Hello(hello)) => writer.write_hello(hello),
-            SentMessage::Plain(Message::Module(module)) => writer.write_module(module),
-            SentMessage::Plain(Message::Unload(unload)) => writer.write_unload(unload),
-            SentMessage::Plain(Message::Thread(thread)) => writer.write_thread(thread),
-            SentMessage::Plain(Message::Wait(wait)) => writer.write_wait(wait),
-            SentMessage::Plain(Message::ThreadEnd { tid }) => writer.write_thread_end(*tid),
-            SentMessage::Plain(Message::Counters(account)) => writer.write_counters(account),
-            SentMessage::Plain(Message::Engaged(engaged)) => writer.write_engaged(engaged),
-            SentMessage::Plain(Message::Busy { viewer }) => writer.write_busy(*viewer),
-            SentMessage::Plain(Message::Freed { id, left }) => writer.write_freed(*id, *left),
-            SentMessage::Plain(Message::Function(function)) => writer.write_function(function),
-            SentMessage::Plain(Message::DeepestStack(stack)) => writer.write_deepest_stack(stack),
-            SentMessage::Plain(Message::Interpreter(interpreter)) => writer.write_interpreter(interpreter),
-            SentMessage::Plain(Message::Sample(..)) => unreachable!("made as a stack"),
+            SentMessage::Plain(message) => writer.write_message(message),
         }
     }
 

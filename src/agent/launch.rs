@@ -41,13 +41,7 @@ fn parse(text: &[u8]) -> Option<Link<'_>> {
     let mut number = || core::str::from_utf8(parts.next()?).ok()?.parse::<u64>().ok();
     let (token, viewer, period_ns, clock) = (number()?, number()?, number()?, number()?);
     let path = parts.next().filter(|path| !path.is_empty() && path.len() < 108)?;
-    let clock = match clock {
-        0 => Clock::Prof,
-        1 => Clock::Real,
-        2 => Clock::Virtual,
-        3 => Clock::Alloc,
-        _ => return None,
-    };
+    let clock = Clock::from_wire(u8::try_from(clock).ok()?).ok().filter(|&clock| clock == clock.sampled())?;
     clock.periods().contains(&period_ns).then_some(Link {
         token,
         viewer: viewer as u32,

@@ -14,7 +14,6 @@ use crate::tally::measure;
 use crate::tui::term::terminal::is_background_light;
 use crate::tui::theme::Depth;
 use crate::tui::{self, Departure, Device, Theme};
-use crate::wire::Clock;
 
 /// Whether the arguments and the terminal call for the screen.
 pub(super) fn uses_screen(args: &WatchArgs) -> bool {
@@ -122,13 +121,11 @@ pub(super) fn run_screen(
 /// The length of the watch, and the sampled time: `58.7 s watched, 22.4 s of CPU time`.
 fn describe_watch(answer: &Answer) -> String {
     let (facts, total) = (&answer.facts, &answer.total);
-    let weight = match facts.clock {
-        Clock::Prof => format!("{} of CPU time", measure::duration(Duration::from_nanos(total.total_ns))),
-        Clock::Virtual => format!("{} of user CPU time", measure::duration(Duration::from_nanos(total.total_ns))),
-        Clock::Real => format!("{} of wall-clock time", measure::duration(Duration::from_nanos(total.total_ns))),
-        Clock::Alloc => format!("{} allocated", measure::bytes(total.total_ns)),
-        Clock::Live => format!("{} in use", measure::bytes(total.total_ns)),
+    let amount = match facts.clock.is_memory() {
+        true => measure::bytes(total.total_ns),
+        false => measure::duration(Duration::from_nanos(total.total_ns)),
     };
+    let weight = format!("{amount} {}", facts.clock.names().amount);
     let losses = format_losses(&facts.losses.lost_ticks, &facts.losses.lost_weight(facts.clock), total.total_ns);
     // A saved profile may not contain its duration.
     let watched = if facts.up.is_zero() { String::new() } else { format!("{} watched, ", measure::duration(facts.up)) };

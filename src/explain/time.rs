@@ -5,7 +5,6 @@ use crate::tally::flame::Flame;
 use crate::tally::measure;
 use crate::tally::threads::ThreadRow;
 use crate::tally::trend::Direction;
-use crate::wire::Clock;
 
 /// A box of the hottest path has at least this share of its caller's weight.
 const PATH_PERCENT: u64 = 50;
@@ -15,17 +14,6 @@ const PATH_STEPS: usize = 6;
 const ALONE_PERCENT: f64 = 80.0;
 /// Time in the kernel is mentioned from this share of the CPU time on.
 const KERNEL_SHARE: f32 = 0.4;
-
-/// The word for what the clock measures.
-fn measured(clock: Clock) -> &'static str {
-    match clock {
-        Clock::Prof => "CPU time",
-        Clock::Real => "wall-clock time of threads",
-        Clock::Virtual => "user CPU time",
-        Clock::Alloc => "allocated memory",
-        Clock::Live => "memory in use",
-    }
-}
 
 fn share(part: u64, total: u64) -> String {
     measure::percentage(part, total).trim().to_owned()
@@ -43,7 +31,7 @@ pub(super) fn summary(evidence: &Evidence<'_>) -> Option<Sentence> {
     let text = format!(
         "{} was sampled for {seconds}: {samples} samples of {used} of {}.",
         facts.command,
-        measured(facts.clock)
+        facts.clock.names().measured
     );
     Some(Sentence::new(90, ("header", ""), text))
 }
@@ -53,7 +41,7 @@ pub(super) fn hottest_function(evidence: &Evidence<'_>) -> Option<Sentence> {
     let table = &evidence.answer.window;
     let row = table.rows.iter().max_by_key(|row| row.flat_ns).filter(|row| row.flat_ns > 0)?;
     let share = share(row.flat_ns, table.total_ns);
-    let what = measured(evidence.answer.facts.clock);
+    let what = evidence.answer.facts.clock.names().measured;
     let verb = if evidence.answer.facts.clock.is_memory() { "allocates" } else { "itself has" };
     let text = format!("{} ({}) {verb} {share} of the {what}, more than any other function.", row.short, row.module);
     Some(Sentence::new(100, ("Top", &row.short), text))
@@ -71,7 +59,7 @@ pub(super) fn hottest_path(evidence: &Evidence<'_>) -> Option<Sentence> {
     let text = format!(
         "The hottest path is {cut}{}, with {share} of the {}.",
         shown.join(" › "),
-        measured(evidence.answer.facts.clock)
+        evidence.answer.facts.clock.names().measured
     );
     Some(Sentence::new(80, ("Flame", &flame.boxes[last].short), text))
 }

@@ -23,24 +23,81 @@ impl Keyword for Clock {
     }
 }
 
-impl Clock {
-    /// The pprof sample type of this clock.
-    pub fn sample_type(self) -> &'static str {
-        match self {
-            Clock::Prof => "cpu",
-            Clock::Real => "wall",
-            Clock::Virtual => "user",
-            Clock::Alloc => "alloc_space",
-            Clock::Live => "inuse_space",
-        }
-    }
-
+/// The names of a clock in all places that name it.
+pub struct ClockNames {
+    /// The action of its key in the config file.
+    pub action: &'static str,
+    /// The header of the screen.
+    pub header: &'static str,
+    /// The noun for the measured quantity, in a sentence.
+    pub measured: &'static str,
+    /// The words behind an amount of it.
+    pub amount: &'static str,
+    /// The column of a thread's share.
+    pub share: &'static str,
+    /// The interval timer, as setitimer(2) names it, and its signal, which terminates a process
+    /// that does not handle it. Clocks of memory have none.
+    pub timer: (&'static str, &'static str),
+    /// The pprof sample type.
+    pub sample_type: &'static str,
     /// The pprof type of the number that belongs to it, where it has a name of its own.
-    pub fn count_type(self) -> Option<&'static str> {
+    pub count_type: Option<&'static str>,
+}
+
+impl Clock {
+    /// The names of the clock in all places.
+    pub fn names(self) -> ClockNames {
         match self {
-            Clock::Prof | Clock::Real | Clock::Virtual => None,
-            Clock::Alloc => Some("alloc_objects"),
-            Clock::Live => Some("inuse_objects"),
+            Clock::Prof => ClockNames {
+                action: "prof",
+                header: "CPU time",
+                measured: "CPU time",
+                amount: "of CPU time",
+                share: "cpu%",
+                timer: ("ITIMER_PROF", "SIGPROF"),
+                sample_type: "cpu",
+                count_type: None,
+            },
+            Clock::Real => ClockNames {
+                action: "real",
+                header: "wall time",
+                measured: "wall-clock time of threads",
+                amount: "of wall-clock time",
+                share: "wall%",
+                timer: ("ITIMER_REAL", "SIGALRM"),
+                sample_type: "wall",
+                count_type: None,
+            },
+            Clock::Virtual => ClockNames {
+                action: "virtual",
+                header: "user time",
+                measured: "user CPU time",
+                amount: "of user CPU time",
+                share: "user%",
+                timer: ("ITIMER_VIRTUAL", "SIGVTALRM"),
+                sample_type: "user",
+                count_type: None,
+            },
+            Clock::Alloc => ClockNames {
+                action: "alloc",
+                header: "ALLOC",
+                measured: "allocated memory",
+                amount: "allocated",
+                share: "bytes%",
+                timer: ("no timer", "SIGPROF"),
+                sample_type: "alloc_space",
+                count_type: Some("alloc_objects"),
+            },
+            Clock::Live => ClockNames {
+                action: "live",
+                header: "LIVE",
+                measured: "memory in use",
+                amount: "in use",
+                share: "bytes%",
+                timer: ("no timer", "SIGPROF"),
+                sample_type: "inuse_space",
+                count_type: Some("inuse_objects"),
+            },
         }
     }
 

@@ -19,7 +19,9 @@ use nix::time::{ClockId, clock_gettime};
 
 use super::connection::{Connection, ConnectionLost, ConnectionState, READ_BYTES, Received};
 use super::sockets::ListeningSockets;
-use crate::wire::{Arrival, ConnectionEvent, Hello, Malformed, Message, Request, SourceId, SpawnCause, stack_memory};
+use crate::wire::{
+    Arrival, ConnectionEvent, Hello, Malformed, Message, Request, SourceId, SpawnCause, TIME_UNIT_NS, stack_memory,
+};
 
 /// Maximum number of simultaneous connections. Each may buffer up to 341 KiB.
 pub const MAX_CONNECTIONS: usize = 1024;
@@ -313,7 +315,8 @@ impl EventLoop {
     /// everything is read that was sent before it was closed.
     fn serve(&mut self, connection: &mut Connection) -> Result<bool, Stopped> {
         let received = connection.receive(&mut self.scratch);
-        self.at_ns = clock_gettime(ClockId::CLOCK_MONOTONIC).map_or(0, |now| now.num_nanoseconds() as u64);
+        let now_ns = clock_gettime(ClockId::CLOCK_MONOTONIC).map_or(0, |now| now.num_nanoseconds() as u64);
+        self.at_ns = now_ns - now_ns % TIME_UNIT_NS;
         connection.flush();
         loop {
             match connection.next() {
@@ -452,7 +455,10 @@ impl EventLoop {
         })
     }
 
-    fn deliver(&mut self, pid: u32, source: SourceId, event: ConnectionEvent) -> Result<(), Stopped> {
+    fn deliver(&mut self, pid: u32, source: SourceId, mut event: ConnectionEvent) -> Result<(), Stopped> {
+        if let ConnectionEvent::Received(Message::Sample(sample, _)) = &mut event {
+            sample.monotonic_ns -= sample.monotonic_ns % TIME_UNIT_NS;
+        }
         let is_end = matches!(event, ConnectionEvent::Closed | ConnectionEvent::Aborted(_));
         if is_end && self.senders.get(&pid).is_some_and(|latest| latest.source == source && !latest.is_sampler) {
             self.senders.remove(&pid);

@@ -128,7 +128,7 @@ fn new_profile(info: &LiveProfileInfo, ticked: &[bool], all: Weight) -> SavedPro
     let several = ticked.iter().filter(|ticked| **ticked).count() > 1;
     let mut types = Vec::new();
     for (&clock, _) in CLOCKS.iter().zip(ticked).filter(|(_, ticked)| **ticked) {
-        let counted = match clock.count_type() {
+        let counted = match clock.names().count_type {
             Some(name) => name.to_owned(),
             None if several => format!("{}_samples", sample_kind(clock)),
             None => "samples".to_owned(),

@@ -236,7 +236,7 @@ pub fn inline_mark(inline: InlineState) -> &'static str {
 
 /// pprof's name for the sample type of a clock.
 pub(super) fn sample_kind(clock: Clock) -> &'static str {
-    clock.sample_type()
+    clock.names().sample_type
 }
 
 /// Formats the number of samples and, on a clock of memory, of the allocations that they stand for.

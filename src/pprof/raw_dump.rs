@@ -66,13 +66,7 @@ fn write_stack(
     weight: Weight,
 ) {
     let thread = profile.thread(thread);
-    let word = match clock {
-        Clock::Prof => "prof",
-        Clock::Real => "real",
-        Clock::Virtual => "virtual",
-        Clock::Alloc => "alloc",
-        Clock::Live => "live",
-    };
+    let word = clock.names().action;
     let mut frames: Vec<FrameId> = profile.stacks.leaf_first(profile.stacks.code(stack)).collect();
     frames.reverse();
     let truncated = frames.first().is_some_and(|&frame| profile.frame(frame) == Frame::Truncated);

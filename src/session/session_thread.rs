@@ -1,12 +1,12 @@
 //! The session thread. It owns the model and connects it with agents or a recording, the symbols
 //! and source threads, the target and the screen.
 
-mod base;
 mod commands;
 mod ending;
 mod generated;
 mod header;
 mod limits;
+mod playing;
 mod saving;
 
 use std::iter;
@@ -316,50 +316,6 @@ impl SessionThread {
                 return player.put_back(request);
             }
         }
-    }
-
-    /// Plays a block of a recording. `None` stands for the end.
-    fn play(&mut self, block: Option<Result<Block, RecordingError>>) {
-        let SampleSource::Recording(player) = &mut self.feed else { return };
-        if player.is_over {
-            return;
-        }
-        let is_end = block.is_none();
-        let mut warnings = Vec::new();
-        let fault = match block {
-            Some(Ok(block)) => {
-                let played = player.play(&block, &mut self.model, monotonic_ns());
-                self.recorder.keep(block.raw.into());
-                played.map(|new| warnings = new).err()
-            }
-            Some(Err(fault)) => Some(fault),
-            None => None,
-        };
-        // Nothing after a malformed entry can be decoded.
-        let is_last = fault.is_some() || is_end;
-        let fault = if is_last { fault.or(player.end()) } else { None };
-        let (clock, engine, period_ns) = player.sampling();
-        if clock.sampled() != self.model.clock.sampled() && !self.turned {
-            self.model.select_recorded_clock(clock);
-        }
-        self.settings.engine = engine;
-        if clock.is_memory() {
-            self.settings.interval_bytes = period_ns;
-        } else {
-            self.settings.period_ns = period_ns;
-        }
-        self.ended = player.ended;
-        warnings.into_iter().for_each(|sentence| self.warn(sentence));
-        if let Some(fault) = fault {
-            self.warn(format!("{} {fault}", self.settings.name));
-        }
-        if is_last {
-            // The final answer precedes the notice.
-            self.answer(AnswerScope::Latest, monotonic_ns());
-            self.notify(Notice::Played);
-            std::mem::take(&mut self.saves).into_iter().for_each(|save| self.save(save));
-        }
-        self.scheduler.note_news();
     }
 
     /// The time of answers, ns: that of the viewer, or that of the recording.

@@ -10,9 +10,10 @@ use super::stacks::SPAN;
 use super::stacks::stack_facts::LibraryTime;
 use super::sums::incremental::Context;
 use super::text::Text;
+use crate::profile::change_log::{ChangeLog, LogPosition};
 use crate::profile::stack::StackId;
 use crate::profile::thread::ThreadId;
-use crate::profile::totals::{BUCKET_NS, ThreadStack, Weight};
+use crate::profile::totals::{BUCKET_NS, Span, ThreadStack, Weight};
 
 /// The number of parts of the last minute.
 pub const ACTIVITY_PARTS: usize = 30;
@@ -42,11 +43,28 @@ pub struct RowActivity {
     pub threads: Vec<ThreadPart>,
 }
 
-/// Knows of stacks whether they contain one row. Each stack is looked at once.
+/// The samples of one bucket of the history.
+#[derive(Default)]
+struct BucketSum {
+    /// The weight of all samples, ns.
+    all_ns: u64,
+    /// The weight of those that contain the row, by thread, ns.
+    threads: BTreeMap<ThreadId, u64>,
+}
+
+/// The query without span and order, the row, and [`Context::invalidations`].
+type ActivityScope = (Query, RowId, u64);
+
+/// Knows of stacks whether they contain one row. Each stack is looked at once. The samples of the
+/// last minute are summed once, too: new ones are added.
 #[derive(Default)]
 pub(super) struct RowStacks {
-    row: Option<RowId>,
+    scope: Option<ActivityScope>,
     contains: Vec<Option<bool>>,
+    /// The samples that are summed: all before this position, up to bucket `last`.
+    position: LogPosition,
+    last: u64,
+    buckets: BTreeMap<u64, BucketSum>,
 }
 
 impl RowStacks {
@@ -57,47 +75,90 @@ impl RowStacks {
 
     /// Sums the activity of a row.
     pub(super) fn sum(&mut self, row: RowId, query: &Query, context: Context<'_>) -> RowActivity {
-        if self.row != Some(row) {
-            *self = RowStacks { row: Some(row), contains: Vec::new() };
+        let newest = context.profile.history_range(query.clock).map(|(_, newest)| newest);
+        let last = query.span.buckets().map(|(_, last)| last).or(newest).unwrap_or_default();
+        let last_part = last / PART_BUCKETS;
+        let first_part = (last_part + 1).saturating_sub(ACTIVITY_PARTS as u64);
+        let empty = ACTIVITY_PARTS - (last_part + 1 - first_part) as usize;
+        let first = first_part * PART_BUCKETS;
+        self.update(row, (first, last), query, context);
+
+        let mut parts = [(0u64, 0u64); ACTIVITY_PARTS];
+        for (bucket, sum) in &self.buckets {
+            let (own_ns, all_ns) = &mut parts[empty + (bucket / PART_BUCKETS - first_part) as usize];
+            *all_ns = all_ns.saturating_add(sum.all_ns);
+            *own_ns = sum.threads.values().fold(*own_ns, |own_ns, &ns| own_ns.saturating_add(ns));
         }
-        self.contains.resize(context.stacks.nodes(context.profile).len(), None);
-        let (generation, clock) = (query.generation, query.clock);
-        let is_idle = |key: ThreadStack| context.idle.sums(key.0)[SPAN];
-        let mut activity = RowActivity::default();
-        let newest = context.profile.history_range(clock).map(|(_, newest)| newest);
-        if let Some(last) = query.span.buckets().map(|(_, last)| last).or(newest) {
-            let mut parts = [(0u64, 0u64); ACTIVITY_PARTS];
-            let last_part = last / PART_BUCKETS;
-            let first_part = (last_part + 1).saturating_sub(ACTIVITY_PARTS as u64);
-            let empty = ACTIVITY_PARTS - (last_part + 1 - first_part) as usize;
-            let minute = (first_part * PART_BUCKETS, last);
-            context.profile.visit_buckets(generation, clock, minute, |bucket, key, Weight { ns, .. }| {
-                if is_idle(key) {
-                    return;
-                }
-                let (own_ns, all_ns) = &mut parts[empty + (bucket / PART_BUCKETS - first_part) as usize];
-                *all_ns = all_ns.saturating_add(ns);
-                if self.contains(row, key, context) {
-                    *own_ns = own_ns.saturating_add(ns);
-                }
-            });
-            let share = |(own_ns, all_ns): (u64, u64)| if all_ns == 0 { 0.0 } else { own_ns as f32 / all_ns as f32 };
-            activity.shares = parts.map(share);
-        }
+        let share = |(own_ns, all_ns): (u64, u64)| if all_ns == 0 { 0.0 } else { own_ns as f32 / all_ns as f32 };
         let mut threads: BTreeMap<ThreadId, u64> = BTreeMap::new();
-        context.profile.visit_generation(generation, clock, query.span, |key, Weight { ns, .. }| {
-            if !is_idle(key) && self.contains(row, key, context) {
-                let weight_ns = threads.entry(key.0).or_default();
-                *weight_ns = weight_ns.saturating_add(ns);
+        let mut add = |thread, ns| {
+            let weight_ns = threads.entry(thread).or_default();
+            *weight_ns = weight_ns.saturating_add(ns);
+        };
+        match query.span.buckets() {
+            Some((start, _)) if start >= first => {
+                let sums = self.buckets.range(start..).flat_map(|(_, sum)| &sum.threads);
+                sums.for_each(|(&thread, &ns)| add(thread, ns));
             }
-        });
+            _ => context.profile.visit_generation(query.generation, query.clock, query.span, |key, weight| {
+                if !context.idle.sums(key.0)[SPAN] && self.contains(row, key, context) {
+                    add(key.0, weight.ns);
+                }
+            }),
+        }
         let part = |(thread, weight_ns)| {
             let thread = context.profile.thread(thread);
             ThreadPart { tid: thread.tid, name: Text::from(thread.name.as_str()), weight_ns }
         };
-        activity.threads = threads.into_iter().filter(|&(_, weight_ns)| weight_ns != 0).map(part).collect();
-        activity.threads.sort_by_key(|part| Reverse(part.weight_ns));
-        activity
+        let mut threads: Vec<_> = threads.into_iter().filter(|&(_, weight_ns)| weight_ns != 0).map(part).collect();
+        threads.sort_by_key(|part| Reverse(part.weight_ns));
+        RowActivity { shares: parts.map(share), threads }
+    }
+
+    /// Adds the new samples of the buckets from `first` to `last`, or all samples if the scope has
+    /// changed.
+    fn update(&mut self, row: RowId, (first, last): (u64, u64), query: &Query, context: Context<'_>) {
+        let plain = Query { span: Span::Total, sort: Default::default(), ..query.clone() };
+        let scope = Some((plain, row, context.invalidations));
+        if self.scope.as_ref().is_none_or(|(_, earlier, _)| *earlier != row) {
+            self.contains.clear();
+        }
+        self.contains.resize(context.stacks.nodes(context.profile).len(), None);
+        let log = context.profile.change_log(query.generation, query.clock);
+        let new = log.and_then(|log| log.since(self.position));
+        let new = new.filter(|_| self.scope == scope && self.last <= last);
+        let unknown = match new {
+            Some(new) => {
+                self.buckets = self.buckets.split_off(&first);
+                let summed = self.last;
+                for sample in new.filter(|sample| (first..=summed).contains(&sample.bucket)) {
+                    self.add(row, (sample.bucket, sample.key), sample.weight, context);
+                }
+                first.max(summed + 1)
+            }
+            None => {
+                self.buckets.clear();
+                first
+            }
+        };
+        context.profile.visit_buckets(query.generation, query.clock, (unknown, last), |bucket, key, weight| {
+            self.add(row, (bucket, key), weight, context);
+        });
+        (self.scope, self.last) = (scope, last);
+        self.position = log.map(ChangeLog::position).unwrap_or_default();
+    }
+
+    fn add(&mut self, row: RowId, (bucket, key): (u64, ThreadStack), weight: Weight, context: Context<'_>) {
+        if context.idle.sums(key.0)[SPAN] {
+            return;
+        }
+        let is_own = self.contains(row, key, context);
+        let sum = self.buckets.entry(bucket).or_default();
+        sum.all_ns = sum.all_ns.saturating_add(weight.ns);
+        if is_own {
+            let own_ns = sum.threads.entry(key.0).or_default();
+            *own_ns = own_ns.saturating_add(weight.ns);
+        }
     }
 
     /// Whether a sample counts for the row.

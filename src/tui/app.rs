@@ -15,188 +15,80 @@ use super::Options;
 use super::action::{Action, Departure, Effect};
 use super::command::command_line::CommandHistory;
 use super::filters::{self, FilterHistory};
+use super::keys;
+use super::layout::{self, Pane, View};
+use super::pane::context::PaneContext;
+use super::pane::flame::state::Colour;
+use super::pane::help::pages::HelpPage;
+use super::pane::mode::Mode;
+use super::pane::panes::Panes;
+use super::pane::prompt::state::Prompt;
+use super::pane::save::state::SaveHistory;
+use super::pane::screen_state::ScreenState;
+use super::session_mirror::SessionMirror;
+use super::term::input::Input;
+use super::term::key_bytes;
 use crate::keyword::Keyword;
-use crate::session::{Answer, Command, Question, TargetExit};
-use crate::tally::measure::ValueUnit;
-use crate::tally::query::{Filters, Grouping, OwnCode, Pattern, Sort, TagRoot};
-use crate::tui::keys;
-use crate::tui::layout::{self, Pane, View};
-use crate::tui::name_style::NameStyle;
-use crate::tui::pane::callers::state::CallersState;
-use crate::tui::pane::context::PaneContext;
-use crate::tui::pane::flame::rows::FlameRows;
-use crate::tui::pane::flame::state::{Colour, FlameState};
-use crate::tui::pane::help::explain::NameQuestion;
-use crate::tui::pane::help::pages::HelpPage;
-use crate::tui::pane::mode::{Mode, SavedCursors, StatusMessage};
-use crate::tui::pane::prompt::state::Prompt;
-use crate::tui::pane::source::state::SourceState;
-use crate::tui::pane::threads::state::ThreadsState;
-use crate::tui::pane::timeline::state::TimelineState;
-use crate::tui::pane::top::state::TopState;
-use crate::tui::pending::Pending;
-use crate::tui::term::emulator::Emulator;
-use crate::tui::term::input::Input;
-use crate::tui::term::key_bytes;
-use crate::wire::{Clock, Engine};
-
-/// Total for which the unit of values is chosen, ns. Few sessions are shorter, and the unit must
-/// not change during a session.
-const UNIT_TOTAL_NS: u64 = 60_000_000_000;
-
-/// The shortest period for which the unit is chosen: values are in seconds, also at a higher rate.
-const UNIT_PERIOD_NS: u64 = 10_000_000;
-
-/// The same total for bytes.
-const UNIT_TOTAL_BYTES: u64 = 1 << 40;
+use crate::session::{Answer, Command, Question};
+use crate::tally::query::{Filters, Sort};
+use crate::wire::Clock;
 
 /// State of the terminal interface.
 pub struct App {
     pub(super) options: Options,
-    /// Columns and rows.
-    pub(super) size: (u16, u16),
-    pub(super) view: View,
-    /// The active pane.
-    pub(super) pane: Pane,
-    pub(super) mode: Mode,
-    pub(super) answer: Option<Arc<Answer>>,
-    pub(super) top: TopState,
-    pub(super) callers: CallersState,
-    pub(super) flame: FlameState,
-    pub(super) flame_rows: FlameRows,
-    pub(super) source: SourceState,
-    pub(super) threads: ThreadsState,
-    /// The name that the explanation page is about.
-    pub(super) explanation: Option<NameQuestion>,
-    pub(super) emulator: Emulator,
-    /// The size last sent to the target's terminal.
-    sent_size: Option<(u16, u16)>,
+    pub(super) screen: ScreenState,
+    /// The question that the session answers. [`App::complete_question`] derives from the panes
+    /// what they need.
+    pub(super) question: Question,
+    /// The filters in force. Those of the question may include one that is being typed.
     pub(super) filters: FilterHistory,
-    pub(super) window_ns: Option<u64>,
     /// The window of live bytes while another clock is on, and the other way round. All live bytes
     /// are shown, unless the user chooses otherwise.
-    pub(super) other_window_ns: Option<u64>,
-    pub(super) sort: Sort,
-    pub(super) group: Grouping,
-    pub(super) roots: TagRoot,
-    pub(super) names: NameStyle,
-    /// ValueUnit of values, fixed for the whole session.
-    pub(super) unit: ValueUnit,
-    /// Whether percentages are relative to the samples that the filters keep.
-    pub(super) relative: bool,
-    /// Whether idle threads are folded.
-    pub(super) fold_idle: bool,
-    pub(super) hides_kernel: bool,
-    pub(super) own: OwnCode,
-    /// Whether the detail card of the selected function is shown.
-    pub(super) card: bool,
-    pub(super) frozen: bool,
-    /// Position in the history, while the display is frozen.
-    pub(super) timeline: TimelineState,
-    /// The digits typed before a step in the history, with the view and the pane before them.
-    step_count: Option<(u64, View, Pane)>,
-    /// Whether values are differences from a baseline.
-    pub(super) is_diff: bool,
-    clock: Pending<Clock>,
-    engine: Pending<Engine>,
-    /// Whether a message has said why CPU time is not sampled.
-    warned_unsampled: bool,
-    /// Whether the user has confirmed the use of setitimer.
-    itimer_confirmed: bool,
-    period_ns: Pending<u64>,
-    pub(super) message: Option<StatusMessage>,
-    pub(super) ended: Option<TargetExit>,
-    /// The pid of a new process with the name of the ended target.
-    pub(super) successor: Option<u32>,
-    /// Whether the session has ended and answers no more.
-    session_over: bool,
-    /// Pattern of the last search.
-    pub(super) last_search: Option<Pattern>,
+    other_window_ns: Option<u64>,
+    pub(super) session: SessionMirror,
+    pub(super) panes: Panes,
     command_history: CommandHistory,
-    /// File name extension of the last save, and whether it was limited to the shown time.
-    last_extension: &'static str,
-    last_saved_shown: bool,
-    /// The last file that was saved.
-    saved: Option<String>,
-    /// The last question sent to the session; `None` before the first.
-    last_question: Option<Question>,
+    pub(super) saves: SaveHistory,
+    /// The size last sent to the target's terminal.
+    sent_size: Option<(u16, u16)>,
 }
 
 impl App {
     /// Creates the initial state.
     pub fn new(options: Options) -> App {
+        let mut question = Question { fold_idle: true, ..options.question.clone() };
+        let mut other_window_ns = None;
+        if options.clock == Clock::Live {
+            std::mem::swap(&mut question.window_ns, &mut other_window_ns);
+        }
+        let screen = ScreenState::new(options.names);
         App {
-            size: (80, 24),
-            view: View::Dashboard,
-            pane: Pane::Top,
-            mode: Mode::Panes,
-            answer: None,
-            top: TopState::default(),
-            callers: CallersState::default(),
-            flame: FlameState::default(),
-            flame_rows: FlameRows::default(),
-            source: SourceState::default(),
-            threads: ThreadsState::default(),
-            explanation: None,
-            emulator: Emulator::new(layout::target_size((80, 24))),
-            sent_size: None,
-            filters: FilterHistory::new(options.question.filters.clone()),
-            window_ns: options.question.window_ns.filter(|_| options.clock != Clock::Live),
-            other_window_ns: options.question.window_ns.filter(|_| options.clock == Clock::Live),
-            sort: options.question.sort,
-            group: options.question.group,
-            roots: options.question.roots,
-            names: options.names,
-            unit: ValueUnit::for_report(Clock::Prof, options.period_ns.max(UNIT_PERIOD_NS), UNIT_TOTAL_NS),
-            relative: false,
-            fold_idle: true,
-            hides_kernel: options.question.hides_kernel,
-            own: options.question.own.clone(),
-            card: false,
-            frozen: false,
-            timeline: TimelineState::default(),
-            step_count: None,
-            is_diff: options.base.is_some(),
-            clock: Pending::new(options.clock),
-            warned_unsampled: false,
-            itimer_confirmed: options.engine == Engine::Itimer || options.clock == Clock::Virtual,
-            engine: Pending::new(options.engine),
-            period_ns: Pending::new(options.period_ns),
-            message: None,
-            ended: None,
-            successor: None,
-            session_over: false,
-            last_search: None,
+            filters: FilterHistory::new(question.filters.clone()),
+            session: SessionMirror::new(&options),
+            panes: Panes::new(layout::target_size(screen.size)),
+            screen,
+            question,
+            other_window_ns,
             command_history: CommandHistory::default(),
-            last_extension: ".sigtop",
-            last_saved_shown: false,
-            saved: None,
-            last_question: None,
+            saves: SaveHistory::default(),
+            sent_size: None,
             options,
         }
     }
 
-    /// Returns the effects to start with: the first question.
-    pub fn start(&mut self) -> Vec<Effect> {
-        let question = self.question();
-        self.last_question = Some(question.clone());
-        vec![Effect::Send(Command::Ask(question.into()))]
-    }
-
-    /// The newest answer of the session.
-    pub fn answer(&self) -> Option<&Arc<Answer>> {
-        self.answer.as_ref()
-    }
-
-    /// The target's last lines, at most `count`.
-    pub fn last_lines(&mut self, count: usize) -> Vec<String> {
-        self.emulator.last_lines(count)
+    /// Returns the effects to start with on a screen of this size: the first question is one.
+    pub fn start(&mut self, size: (u16, u16)) -> Vec<Effect> {
+        let mut effects = self.resize(size);
+        self.resize_panes();
+        self.complete_question();
+        effects.push(Effect::Send(Command::Ask(self.question.clone().into())));
+        effects
     }
 
     /// Handles an input event of the terminal; returns the effects to carry out.
     pub fn input(&mut self, input: Input) -> Vec<Effect> {
-        if !matches!(input, Input::Gone) && self.message.as_ref().is_some_and(|message| !message.is_sticky) {
-            self.message = None;
+        if !matches!(input, Input::Gone) && self.screen.message.as_ref().is_some_and(|message| !message.is_sticky) {
+            self.screen.message = None;
         }
         let digit = match &input {
             Input::Key(key, _) => key_bytes::character(*key).and_then(|c| c.to_digit(10)),
@@ -205,11 +97,11 @@ impl App {
         let action = match input {
             Input::Key(key, bytes) => {
                 let known = keys::find_action(self.options.keys.bindings(), &self.context().key_contexts(), key);
-                known.or_else(|| match self.mode {
+                known.or_else(|| match self.screen.mode {
                     Mode::Prompt(..) | Mode::Command(_) | Mode::Save(_) => {
                         key_bytes::character(key).map(Action::Insert)
                     }
-                    Mode::Typing => Some(Action::Type(key_bytes::of_key(key, bytes, &self.emulator))),
+                    Mode::Typing => Some(Action::Type(key_bytes::of_key(key, bytes, &self.panes.emulator))),
                     _ => None,
                 })
             }
@@ -226,25 +118,26 @@ impl App {
 
     /// Applies an action; returns the effects to carry out.
     pub fn update(&mut self, action: Action) -> Vec<Effect> {
-        let before = self.top.selected_name().map(str::to_owned);
-        let others = self.pane != Pane::Flame && !matches!(action, Action::Answer(_));
+        let asked = self.question.clone();
+        let before = self.panes.top.selected_name().map(str::to_owned);
+        let others = self.screen.pane != Pane::Flame && !matches!(action, Action::Answer(_));
         // Numbers that change under a moving cursor cannot be read.
-        let moves_cursor = action.moves_cursor() && matches!(self.mode, Mode::Panes) && !self.frozen;
+        let moves_cursor =
+            action.moves_cursor() && matches!(self.screen.mode, Mode::Panes) && !self.panes.timeline.is_frozen();
         let mut effects = self.act(action);
         self.resize_panes();
-        if let Some(flame) = self.answer.as_ref().and_then(|answer| answer.flame.as_ref())
+        if let Some(flame) = self.session.answer.as_ref().and_then(|answer| answer.flame.as_ref())
             && others
-            && before.as_deref() != self.top.selected_name()
+            && before.as_deref() != self.panes.top.selected_name()
         {
-            self.flame.reveal(flame, self.top.selected_name());
+            self.panes.flame.reveal(flame, self.panes.top.selected_name());
         }
         if moves_cursor {
             effects.insert(0, Effect::Send(Command::Hold));
         }
-        let question = self.question();
-        if self.last_question.as_ref().is_some_and(|asked| *asked != question) {
-            self.last_question = Some(question.clone());
-            effects.insert(0, Effect::Send(Command::Ask(question.into())));
+        self.complete_question();
+        if self.question != asked {
+            effects.insert(0, Effect::Send(Command::Ask(self.question.clone().into())));
         }
         effects
     }
@@ -254,31 +147,31 @@ impl App {
             return effects;
         }
         if action.is_by_user() {
-            self.top.keep_selection();
+            self.panes.top.keep_selection();
         }
         match action {
-            Action::Answer(answer) => self.apply_answer(answer),
-            Action::Output(bytes) => self.emulator.write(&bytes),
-            Action::Banner(text) => self.message = Some(StatusMessage { text, is_sticky: true }),
+            Action::Answer(answer) => self.apply_answer(&answer),
+            Action::Output(bytes) => self.panes.emulator.write(&bytes),
+            Action::Banner(text) => self.screen.warn(text),
             Action::Found(found) => {
-                if let Some(why) = &mut self.explanation {
+                if let Some(why) = &mut self.panes.explanation {
                     why.found = Some(found);
                 }
             }
             Action::Ended(ending) => return self.target_ended(ending),
-            Action::Successor(pid) => self.successor = Some(pid),
+            Action::Successor(pid) => self.session.successor = Some(pid),
             Action::Attach => return self.attach_to_successor(),
             Action::Saved(saved) => self.report_save(saved),
             Action::SessionOver => return self.session_ended(),
             Action::Resize(columns, rows) => return self.resize((columns, rows)),
 
-            Action::Help => self.toggle_page(HelpPage::Help),
-            Action::Losses => self.toggle_page(HelpPage::Losses),
+            Action::Help => self.screen.toggle_page(HelpPage::Help),
+            Action::Losses => self.screen.toggle_page(HelpPage::Losses),
             Action::Why => return self.toggle_explanation(),
             Action::Holder => self.toggle_holder(),
             Action::DeepestStack => self.toggle_deepest_stack(),
             Action::Quit => return self.quit(),
-            Action::Interrupt if matches!(self.mode, Mode::ConfirmQuit | Mode::Ending(_)) => {
+            Action::Interrupt if matches!(self.screen.mode, Mode::ConfirmQuit | Mode::Ending(_)) => {
                 return self.terminate_target();
             }
             Action::Interrupt => return self.quit(),
@@ -286,10 +179,10 @@ impl App {
             Action::LetRun => return self.leave_screen(Departure::Left),
             Action::Back => self.leave_innermost(),
             Action::NextPane(step) => self.next_pane(step),
-            Action::Dashboard => self.show_view(View::Dashboard),
-            Action::Alone(pane) => self.show_view(View::Alone(pane)),
-            Action::Zoom => self.show_view(match self.view {
-                View::Dashboard => View::Alone(self.pane),
+            Action::Dashboard => self.screen.show_view(View::Dashboard),
+            Action::Alone(pane) => self.screen.show_view(View::Alone(pane)),
+            Action::Zoom => self.screen.show_view(match self.screen.view {
+                View::Dashboard => View::Alone(self.screen.pane),
                 View::Alone(_) => View::Dashboard,
             }),
             Action::Move(motion) => self.move_cursor(motion),
@@ -297,11 +190,11 @@ impl App {
             Action::Center => self.center_selection(),
             Action::Out => self.go_back(),
             Action::Forward => self.go_forward(),
-            Action::TurnFlame => self.flame.root_below = !self.flame.root_below,
-            Action::TurnListing => self.source.cycle_mode(),
-            Action::BottomUp => self.flame.toggle_bottom_up(),
+            Action::TurnFlame => self.panes.flame.root_below = !self.panes.flame.root_below,
+            Action::TurnListing => self.panes.source.cycle_mode(),
+            Action::BottomUp => self.panes.flame.toggle_bottom_up(),
             Action::Colour => {
-                self.flame.colour = match self.flame.colour {
+                self.panes.flame.colour = match self.panes.flame.colour {
                     Colour::Module => Colour::Heat,
                     Colour::Heat => Colour::Module,
                 }
@@ -312,8 +205,8 @@ impl App {
             Action::Confirm => return self.confirm_itimer(),
             Action::Rate(step) => return self.step_rate(step),
             Action::Prompt(subject) => {
-                self.leave_page();
-                self.mode = Mode::Prompt(Prompt::new(subject), Box::new(self.save_cursors()));
+                self.screen.leave_page();
+                self.screen.mode = Mode::Prompt(Prompt::new(subject), Box::new(self.panes.save_cursors()));
             }
             Action::Colon => self.open_colon(),
             Action::Save => self.open_saving(),
@@ -327,26 +220,28 @@ impl App {
             Action::Redo => self.step_filters(FilterHistory::redo, "nothing to redo"),
             Action::ClearFilters => self.filters.set(Filters::default()),
             Action::FindNext(direction) => self.find_next(direction),
-            Action::SortColumn(step) if self.pane == Pane::Threads => self.threads.step_sort(step),
+            Action::SortColumn(step) if self.screen.pane == Pane::Threads => self.panes.threads.step_sort(step),
             Action::SortColumn(step) => self.step_sort(step),
-            Action::FlatOrCum => self.sort = if self.sort == Sort::Flat { Sort::Cum } else { Sort::Flat },
-            Action::Sort(sort) => self.sort = sort,
+            Action::FlatOrCum => {
+                self.question.sort = if self.question.sort == Sort::Flat { Sort::Cum } else { Sort::Flat }
+            }
+            Action::Sort(sort) => self.question.sort = sort,
             Action::Group => self.step_group(),
             Action::GroupWaits => self.step_group_of_waits(),
             Action::Roots => self.step_roots(),
-            Action::Names => self.names = self.names.next(),
+            Action::Names => self.screen.names = self.screen.names.next(),
             Action::Idle => self.toggle_idle(),
             Action::Kernel => self.toggle_kernel(),
             Action::OwnCode => self.toggle_own_code(),
-            Action::Card => self.card = !self.card,
-            Action::Base => self.relative = !self.relative,
+            Action::Card => self.screen.card = !self.screen.card,
+            Action::Base => self.question.relative = !self.question.relative,
             Action::Window(step) => self.step_window(step),
             Action::Reset => {
-                (self.is_diff, self.options.base) = (false, None);
-                self.note("totals reset");
+                (self.session.is_diff, self.options.base) = (false, None);
+                self.screen.note("totals reset");
                 return vec![Effect::Send(Command::Reset)];
             }
-            Action::Freeze => return self.freeze(!self.frozen),
+            Action::Freeze => return self.freeze(!self.panes.timeline.is_frozen()),
             Action::Step { newer, size } => return self.step_time(newer, size),
             Action::Mark => return self.set_span_end(),
             Action::Baseline => return self.toggle_diff(),
@@ -359,135 +254,84 @@ impl App {
             Action::Paste(text) => return self.paste(&text),
             Action::Accept => self.accept_prompt(),
             Action::Type(bytes) => {
-                self.emulator.scroll_to_end(true);
+                self.panes.emulator.scroll_to_end(true);
                 return vec![Effect::Send(Command::Input(bytes))];
             }
-            Action::StopTyping => self.mode = Mode::Panes,
+            Action::StopTyping => self.screen.mode = Mode::Panes,
             Action::Click(column, row) => self.click(column, row),
             Action::Wheel(column, row, step) => self.wheel(column, row, step),
         }
         Vec::new()
     }
 
-    /// The unit of values. It is the same during a session, for one kind of clock.
-    fn unit(&self) -> ValueUnit {
-        match self.answer.as_ref().map_or(self.clock.value(), |answer| answer.facts.clock) {
-            clock if clock.is_memory() => ValueUnit::for_report(clock, self.period_ns.value(), UNIT_TOTAL_BYTES),
-            _ => self.unit,
+    fn apply_answer(&mut self, answer: &Arc<Answer>) {
+        if let Some(why) = self.session.apply_answer(answer) {
+            self.screen.warn(format!("CPU time is not sampled: {why}"));
         }
-    }
-
-    fn apply_answer(&mut self, answer: Arc<Answer>) {
-        let facts = &answer.facts;
-        self.clock.confirm(facts.clock);
-        self.engine.confirm(facts.engine);
-        self.period_ns.confirm(facts.period_ns);
-        if let Some((ending, _)) = facts.ended {
-            self.ended = Some(ending);
-        }
-        if let Some(why) = facts.unsampled.as_ref().and_then(|unsampled| unsampled.why.as_ref())
-            && !std::mem::replace(&mut self.warned_unsampled, true)
-        {
-            self.message = Some(StatusMessage { text: format!("CPU time is not sampled: {why}"), is_sticky: true });
-        }
-        self.top.take(Arc::clone(&answer));
+        self.panes.top.take(Arc::clone(answer));
         if let Some(callers) = &answer.callers {
-            self.callers.take(callers);
+            self.panes.callers.take(callers);
         }
         if let Some(flame) = &answer.flame {
-            self.flame_rows.update(self.flame.count_levels(flame), answer.now_ns);
+            self.panes.flame_rows.update(self.panes.flame.count_levels(flame), answer.now_ns);
             self.fit_flame();
-            self.flame.take(flame, self.top.is_firm());
+            self.panes.flame.take(flame, self.panes.top.is_firm());
         }
-        self.source.apply_answer(&answer, self.top.is_firm());
+        self.panes.source.apply_answer(answer, self.panes.top.is_firm());
         if answer.threads.is_some() {
-            self.threads.take(Arc::clone(&answer));
+            self.panes.threads.take(Arc::clone(answer));
         }
-        self.answer = Some(answer);
     }
 
-    /// The current question, including a filter that is being typed.
-    pub(super) fn question(&self) -> Question {
-        let filters = match &self.mode {
-            Mode::Prompt(prompt, _) => match prompt.pattern() {
-                Some(pattern) => filters::with(self.filters.now(), prompt.subject, pattern.clone()),
+    /// Sets the members of the question that follow from the panes on the screen, and includes a
+    /// filter that is being typed.
+    fn complete_question(&mut self) {
+        let panes = &self.panes;
+        let layout = self.layout();
+        let shows = |pane| layout.as_ref().is_some_and(|layout| layout.pane(pane).is_some());
+        let details = self.screen.card || self.shows_card();
+        let selected = |pane| panes.top.selected_name().filter(|_| details || shows(pane)).map(str::to_owned);
+        let shows_threads = shows(Pane::Threads) || self.shows_waits();
+        let typed = match &self.screen.mode {
+            Mode::Prompt(prompt, _) => prompt.pattern().map(|pattern| (prompt.subject, pattern)),
+            _ => None,
+        };
+        self.question = Question {
+            filters: match typed {
+                Some((subject, pattern)) => filters::with(self.filters.now(), subject, pattern.clone()),
                 None => self.filters.now().clone(),
             },
-            _ => self.filters.now().clone(),
-        };
-        let shows = |pane| self.layout().is_some_and(|layout| layout.pane(pane).is_some());
-        let details = self.card || self.shows_card();
-        let centre = self.top.selected_name().filter(|_| details || shows(Pane::Callers)).map(str::to_owned);
-        let listing = self.top.selected_name().filter(|_| details || shows(Pane::Source)).map(str::to_owned);
-        let flame = shows(Pane::Flame).then(|| self.flame.query());
-        let shows_threads = shows(Pane::Threads) || self.shows_waits();
-        let threads = shows_threads.then(|| self.threads.query());
-        Question {
-            window_ns: self.window_ns,
-            filters,
-            sort: self.sort,
-            group: self.group,
-            roots: self.roots,
-            relative: self.relative,
-            fold_idle: self.fold_idle,
-            hides_kernel: self.hides_kernel,
-            own: self.own.clone(),
-            centre,
+            centre: selected(Pane::Callers),
             details,
-            unfolded: if shows(Pane::Callers) { self.callers.unfolded().to_vec() } else { Vec::new() },
-            listing,
-            flame,
-            threads,
+            unfolded: if shows(Pane::Callers) { panes.callers.unfolded().to_vec() } else { Vec::new() },
+            listing: selected(Pane::Source),
+            flame: shows(Pane::Flame).then(|| panes.flame.query()),
+            threads: shows_threads.then(|| panes.threads.query()),
             waits: shows(Pane::Top),
-            past: self.past(),
-            timeline: self.frozen,
-        }
+            past: panes.timeline.past(self.question.window_ns),
+            timeline: panes.timeline.is_frozen(),
+            // These are what the user chose.
+            window_ns: self.question.window_ns,
+            sort: self.question.sort,
+            group: self.question.group,
+            roots: self.question.roots,
+            relative: self.question.relative,
+            fold_idle: self.question.fold_idle,
+            hides_kernel: self.question.hides_kernel,
+            own: self.question.own.clone(),
+        };
     }
 
     /// Everything that the panes draw from.
     pub(super) fn context(&self) -> PaneContext<'_> {
         PaneContext {
             options: &self.options,
-            size: self.size,
-            card: self.card,
-            view: self.view,
-            pane: self.pane,
-            mode: &self.mode,
-            answer: self.answer.as_deref(),
-            is_current: self.answer.as_ref().is_some_and(|answer| answer.question == self.question()),
-            top: &self.top,
-            callers: &self.callers,
-            flame_levels: self.flame_rows.levels(),
-            flame: &self.flame,
-            source: &self.source,
-            threads: &self.threads,
-            timeline: self.timeline,
-            explanation: self.explanation.as_ref(),
-            emulator: &self.emulator,
+            screen: &self.screen,
+            question: &self.question,
             filters: self.filters.now(),
-            window_ns: self.window_ns,
-            sort: self.sort,
-            group: self.group,
-            roots: self.roots,
-            names: self.names,
-            unit: self.unit(),
-            relative: self.relative,
-            frozen: self.frozen,
-            past: self.past(),
-            clock: self.clock.value(),
-            message: self.message.as_ref(),
-            ended: self.ended,
-            successor: self.successor,
-            last_search: self.last_search.as_ref(),
+            session: &self.session,
+            answer: self.session.answer.as_deref(),
+            panes: &self.panes,
         }
-    }
-
-    /// Shows a message until the next key.
-    pub fn say(&mut self, words: &str) {
-        self.note(words);
-    }
-
-    fn note(&mut self, text: impl Into<String>) {
-        self.message = Some(StatusMessage { text: text.into(), is_sticky: false });
     }
 }

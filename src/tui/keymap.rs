@@ -10,7 +10,6 @@ use super::action::{Action, Motion, StepSize, Subject};
 use super::keys::{Binding, Key, KeyContext, TABLE};
 use super::layout::Pane;
 use crate::keyword::did_you_mean::did_you_mean;
-use crate::wire::Clock;
 
 /// Maximum number of keys of one action.
 const MAX_KEYS: usize = 8;
@@ -138,17 +137,7 @@ impl Keymap {
 /// other.
 fn overlap(one: KeyContext, other: KeyContext) -> bool {
     let is_overlay = |context| has_fixed_keys(context) || context == KeyContext::Typing;
-    let is_pane = |context| {
-        matches!(
-            context,
-            KeyContext::Top
-                | KeyContext::Callers
-                | KeyContext::Flame
-                | KeyContext::Source
-                | KeyContext::Threads
-                | KeyContext::Output
-        )
-    };
+    let is_pane = |context| matches!(context, KeyContext::Pane(_));
     if one == other {
         return true;
     }
@@ -186,12 +175,7 @@ pub fn action_name(binding: &Binding) -> Option<&'static str> {
         Action::NextPane(1) => "next-pane",
         Action::NextPane(_) => "previous-pane",
         Action::Dashboard => "dashboard",
-        Action::Alone(Pane::Top) => "top",
-        Action::Alone(Pane::Callers) => "callers",
-        Action::Alone(Pane::Flame) => "flame",
-        Action::Alone(Pane::Source) => "source",
-        Action::Alone(Pane::Threads) => "threads",
-        Action::Alone(Pane::Output) => "output",
+        Action::Alone(pane) => pane.word(),
         Action::Zoom => "full",
         Action::Move(Motion::Rows(1)) => "down",
         Action::Move(Motion::Rows(_)) => "up",
@@ -202,15 +186,15 @@ pub fn action_name(binding: &Binding) -> Option<&'static str> {
         Action::Move(Motion::First) => "first",
         Action::Move(Motion::Last) => "last",
         Action::Enter => match binding.context {
-            KeyContext::Top => "callers-of",
-            KeyContext::Callers => "unfold",
-            KeyContext::Flame => "zoom-in",
-            KeyContext::Source => "into-call",
-            KeyContext::Threads => "filter-thread",
+            KeyContext::Pane(Pane::Top) => "callers-of",
+            KeyContext::Pane(Pane::Callers) => "unfold",
+            KeyContext::Pane(Pane::Flame) => "zoom-in",
+            KeyContext::Pane(Pane::Source) => "into-call",
+            KeyContext::Pane(Pane::Threads) => "filter-thread",
             _ => "type",
         },
         Action::Center => "centre",
-        Action::Out if binding.context == KeyContext::Flame => "zoom-out",
+        Action::Out if binding.context == KeyContext::Pane(Pane::Flame) => "zoom-out",
         Action::Out => "back",
         Action::Forward => "forward",
         Action::TurnListing => "source-or-assembly",
@@ -233,8 +217,8 @@ pub fn action_name(binding: &Binding) -> Option<&'static str> {
         Action::ClearFilters => "clear-filters",
         Action::FindNext(1) => "find-next",
         Action::FindNext(_) => "find-previous",
-        Action::SortColumn(1) if binding.context == KeyContext::Threads => "sort-threads-right",
-        Action::SortColumn(_) if binding.context == KeyContext::Threads => "sort-threads-left",
+        Action::SortColumn(1) if binding.context == KeyContext::Pane(Pane::Threads) => "sort-threads-right",
+        Action::SortColumn(_) if binding.context == KeyContext::Pane(Pane::Threads) => "sort-threads-left",
         Action::SortColumn(1) => "sort-right",
         Action::SortColumn(_) => "sort-left",
         Action::FlatOrCum => "flat-or-cum",
@@ -247,11 +231,7 @@ pub fn action_name(binding: &Binding) -> Option<&'static str> {
         Action::Card => "card",
         Action::Window(1) => "window-longer",
         Action::Window(_) => "window-shorter",
-        Action::Clock(Clock::Prof) => "prof",
-        Action::Clock(Clock::Real) => "real",
-        Action::Clock(Clock::Virtual) => "virtual",
-        Action::Clock(Clock::Alloc) => "alloc",
-        Action::Clock(Clock::Live) => "live",
+        Action::Clock(clock) => clock.names().action,
         Action::Engine => "engine",
         Action::Rate(1) => "rate-up",
         Action::Rate(_) => "rate-down",

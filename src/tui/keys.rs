@@ -18,18 +18,8 @@ pub enum KeyContext {
     Screen,
     /// Every pane, and the pages; keys that move and scroll.
     Panes,
-    /// The Top pane.
-    Top,
-    /// The Callers pane.
-    Callers,
-    /// The Flame pane.
-    Flame,
-    /// The Source pane.
-    Source,
-    /// The Threads pane.
-    Threads,
-    /// The Output pane.
-    Output,
+    /// One pane.
+    Pane(Pane),
     /// The input line of a prompt.
     Prompt,
     /// The `:` line, in addition to [`KeyContext::Prompt`].
@@ -50,6 +40,14 @@ pub enum KeyContext {
     Successor,
     /// The list of processes.
     Picker,
+}
+
+impl KeyContext {
+    /// The contexts of a pane's keys.
+    pub fn of_pane(pane: Pane) -> Vec<KeyContext> {
+        let typing = (pane == Pane::Output).then_some(KeyContext::Typing);
+        [KeyContext::Pane(pane)].into_iter().chain(typing).collect()
+    }
 }
 
 /// A key. Shift is not a modifier of a character: it selects the character.
@@ -223,43 +221,71 @@ pub static TABLE: &[Binding] = &[
     ),
     bind(P::Panes, &[code(K::Home), char('g')], "Home g", A::Move(Motion::First), ENDS, NO_HINT),
     bind(P::Panes, &[code(K::End), char('G')], "End G", A::Move(Motion::Last), ENDS, NO_HINT),
-    bind(P::Top, &[code(K::Enter)], "Enter", A::Enter, "show its details; again: its callers", ("details", 5)),
-    bind(P::Callers, &[code(K::Enter)], "Enter", A::Enter, "unfold or fold its callers or callees", ("unfold", 8)),
-    bind(P::Callers, &[char('c')], "c", A::Center, "center on this function", ("center", 7)),
     bind(
-        P::Flame,
+        P::Pane(Pane::Top),
+        &[code(K::Enter)],
+        "Enter",
+        A::Enter,
+        "show its details; again: its callers",
+        ("details", 5),
+    ),
+    bind(
+        P::Pane(Pane::Callers),
+        &[code(K::Enter)],
+        "Enter",
+        A::Enter,
+        "unfold or fold its callers or callees",
+        ("unfold", 8),
+    ),
+    bind(P::Pane(Pane::Callers), &[char('c')], "c", A::Center, "center on this function", ("center", 7)),
+    bind(
+        P::Pane(Pane::Flame),
         &[code(K::Enter)],
         "Enter",
         A::Enter,
         "zoom in; on a folded row (⋯): unfold it, or fold it again",
         ("zoom", 8),
     ),
-    bind(P::Flame, &[code(K::Backspace)], "Backspace", A::Out, "zoom out", ("out", 8)),
-    bind(P::Flame, &[char('|')], "|", A::TurnFlame, "root at the top or the bottom", ("flip", 5)),
-    bind(P::Flame, &[char('O')], "O", A::BottomUp, "bottom-up: leaves first, then their callers", ("bottom-up", 6)),
-    bind(P::Flame, &[char('C')], "C", A::Colour, "color by module or by heat", ("colour", 5)),
+    bind(P::Pane(Pane::Flame), &[code(K::Backspace)], "Backspace", A::Out, "zoom out", ("out", 8)),
+    bind(P::Pane(Pane::Flame), &[char('|')], "|", A::TurnFlame, "root at the top or the bottom", ("flip", 5)),
     bind(
-        P::Threads,
+        P::Pane(Pane::Flame),
+        &[char('O')],
+        "O",
+        A::BottomUp,
+        "bottom-up: leaves first, then their callers",
+        ("bottom-up", 6),
+    ),
+    bind(P::Pane(Pane::Flame), &[char('C')], "C", A::Colour, "color by module or by heat", ("colour", 5)),
+    bind(
+        P::Pane(Pane::Threads),
         &[code(K::Enter)],
         "Enter",
         A::Enter,
         "filter by this thread or process, on or off",
         ("filter", 8),
     ),
-    bind(P::Threads, &[char('K')], "K", A::DeepestStack, "frame sizes of the thread's deepest stack", ("stack", 5)),
     bind(
-        P::Threads,
+        P::Pane(Pane::Threads),
+        &[char('K')],
+        "K",
+        A::DeepestStack,
+        "frame sizes of the thread's deepest stack",
+        ("stack", 5),
+    ),
+    bind(
+        P::Pane(Pane::Threads),
         &[char('H')],
         "H",
         A::Holder,
         "stacks of a thread that waits for a lock and of its holder",
         NO_HINT,
     ),
-    bind(P::Threads, &[char('<')], "<", A::SortColumn(-1), SORT, NO_HINT),
-    bind(P::Threads, &[char('>')], ">", A::SortColumn(1), SORT, ("sort", 5)),
-    bind(P::Source, &[char('a')], "a", A::TurnListing, "source, assembly or both", ("source/assembly", 8)),
+    bind(P::Pane(Pane::Threads), &[char('<')], "<", A::SortColumn(-1), SORT, NO_HINT),
+    bind(P::Pane(Pane::Threads), &[char('>')], ">", A::SortColumn(1), SORT, ("sort", 5)),
+    bind(P::Pane(Pane::Source), &[char('a')], "a", A::TurnListing, "source, assembly or both", ("source/assembly", 8)),
     bind(
-        P::Source,
+        P::Pane(Pane::Source),
         &[code(K::Enter)],
         "Enter",
         A::Enter,
@@ -268,7 +294,7 @@ pub static TABLE: &[Binding] = &[
     ),
     bind(P::Panes, &[code(K::Backspace)], "Backspace", A::Out, BACK, ("back", 7)),
     bind(P::Panes, &[(K::Right, ALT)], "Alt-Right", A::Forward, BACK, NO_HINT),
-    bind(P::Output, &[code(K::Enter)], "Enter", A::Enter, "type into the target", ("type", 8)),
+    bind(P::Pane(Pane::Output), &[code(K::Enter)], "Enter", A::Enter, "type into the target", ("type", 8)),
     bind(P::Typing, &[control(']')], "Ctrl-]", A::StopTyping, "stop typing into the target", ("stop typing", 9)),
     bind(P::Screen, &[char('f')], "f", A::Prompt(Subject::Focus), PROMPTS, ("focus", 8)),
     bind(P::Screen, &[char('i')], "i", A::Prompt(Subject::Ignore), PROMPTS, ("ignore", 7)),
@@ -285,17 +311,17 @@ pub static TABLE: &[Binding] = &[
     bind(P::Screen, &[char('/')], "/", A::Prompt(Subject::Find), FIND, ("find", 5)),
     bind(P::Screen, &[char('n')], "n", A::FindNext(1), FIND, NO_HINT),
     bind(P::Screen, &[char('N')], "N", A::FindNext(-1), FIND, NO_HINT),
-    bind(P::Top, &[char('<')], "<", A::SortColumn(-1), SORT, NO_HINT),
-    bind(P::Top, &[char('>')], ">", A::SortColumn(1), SORT, NO_HINT),
+    bind(P::Pane(Pane::Top), &[char('<')], "<", A::SortColumn(-1), SORT, NO_HINT),
+    bind(P::Pane(Pane::Top), &[char('>')], ">", A::SortColumn(1), SORT, NO_HINT),
     bind(
-        P::Top,
+        P::Pane(Pane::Top),
         &[(K::Char('l'), ALT)],
         "Alt-l",
         A::Sort(Sort::Latency),
         "sort by lat%: the share of the wall-clock time in which the process ran",
         NO_HINT,
     ),
-    bind(P::Top, &[char('c')], "c", A::FlatOrCum, "sort by flat or by cum", ("flat/cum", 6)),
+    bind(P::Pane(Pane::Top), &[char('c')], "c", A::FlatOrCum, "sort by flat or by cum", ("flat/cum", 6)),
     bind(
         P::Screen,
         &[char('b')],
@@ -427,7 +453,7 @@ mod tests {
     #[test]
     fn inner_contexts_take_precedence() {
         let key = |c| KeyEvent::new(KeyCode::Char(c), KeyModifiers::NONE);
-        let screen = [KeyContext::Top, KeyContext::Panes, KeyContext::Screen, KeyContext::Everywhere];
+        let screen = [KeyContext::Pane(Pane::Top), KeyContext::Panes, KeyContext::Screen, KeyContext::Everywhere];
         assert!(matches!(find_action(TABLE, &screen, key('c')), Some(Action::FlatOrCum)));
         assert!(matches!(
             find_action(TABLE, &[KeyContext::Question, KeyContext::Everywhere], key('c')),

@@ -55,6 +55,18 @@ impl Pane {
         }
     }
 
+    /// The name of the action that shows the pane alone, in the config file.
+    pub fn word(self) -> &'static str {
+        match self {
+            Pane::Top => "top",
+            Pane::Callers => "callers",
+            Pane::Flame => "flame",
+            Pane::Source => "source",
+            Pane::Threads => "threads",
+            Pane::Output => "output",
+        }
+    }
+
     /// The pane's title.
     pub fn name(self) -> &'static str {
         match self {

@@ -1,11 +1,16 @@
 //! The terminal interface. It sends questions to a session and shows the answers; two channels
 //! connect it to the session, and nothing else does.
 //!
-//! [`App`](app::App) holds the state. A key or a message of the session becomes an
+//! [`App`](app::App) holds the state: that of the screen
+//! ([`ScreenState`](pane::screen_state::ScreenState)), the question that is sent to the session, a
+//! copy of the session's state ([`SessionMirror`](session_mirror::SessionMirror)), and the states
+//! of all [`Panes`](pane::panes::Panes). A key or a message of the session becomes an
 //! [`Action`](action::Action); `App::update` changes the state and returns
 //! [`Effect`](action::Effect)s to be carried out. [`screen::draw`] draws the state without changing
 //! it: it passes each [`pane`] a [`PaneContext`](pane::context::PaneContext). All keys are in one
 //! table, [`keys::TABLE`]. Only [`mod@run`] reads clocks, the terminal and channels.
+
+#![allow(missing_docs, reason = "the state of a screen has fields whose names say all")]
 
 pub mod action;
 pub mod app;
@@ -29,6 +34,7 @@ pub mod run;
 pub mod run_picker;
 pub mod screen;
 pub mod scroll;
+pub mod session_mirror;
 mod successor;
 pub mod surface;
 pub mod term;

@@ -66,9 +66,9 @@ pub fn run(
     let departure = departure?;
     Ok(Outcome {
         departure,
-        answer: app.answer().cloned(),
-        output: app.last_lines(LAST_LINES),
-        saved: app.take_saved(),
+        answer: app.session.answer.take(),
+        output: app.panes.emulator.last_lines(LAST_LINES),
+        saved: app.saves.last_file.take(),
     })
 }
 
@@ -125,8 +125,7 @@ pub fn run_loop(
     let mut pacer = FramePacer::default();
     let mut queue = OutputQueue::default();
     let (columns, rows) = surface.size()?;
-    let mut effects = app.update(Action::Resize(columns, rows));
-    effects.extend(app.start());
+    let mut effects = app.start((columns, rows));
     pacer.schedule(Instant::now());
     loop {
         for effect in std::mem::take(&mut effects) {
@@ -136,7 +135,7 @@ pub fn run_loop(
                     Ok(())
                 }
                 Effect::Copy(text) if copy_to_tmux(&text) => {
-                    app.say("copied to tmux's buffer, and by it to the clipboard");
+                    app.screen.note("copied to tmux's buffer, and by it to the clipboard");
                     Ok(())
                 }
                 Effect::Copy(text) => surface.copy(&text),
@@ -148,7 +147,7 @@ pub fn run_loop(
                 Effect::Suspend => {
                     // The signal arrives as an event, and this process stops then.
                     if !signals::suspend_job() {
-                        app.say("cannot suspend: there is no shell to resume sigtop");
+                        app.screen.note("cannot suspend: there is no shell to resume sigtop");
                     }
                     Ok(())
                 }

@@ -12,7 +12,7 @@ use ratatui::layout::Rect;
 
 use super::app::App;
 use super::canvas::Canvas;
-use super::layout::{MIN_SIZE, Pane};
+use super::layout::MIN_SIZE;
 use super::pane;
 use super::pane::mode::Mode;
 use super::text;
@@ -23,28 +23,20 @@ pub fn draw(frame: &mut Frame<'_>, app: &App) {
     let area = frame.area();
     let context = &app.context();
     let mut canvas = Canvas::new(frame.buffer_mut(), app.options.theme);
-    let cursor = match app.layout().filter(|_| (area.width, area.height) == app.size) {
+    let cursor = match context.layout().filter(|_| (area.width, area.height) == app.screen.size) {
         Some(layout) => {
             pane::header::draw(&mut canvas, layout.header, context);
-            if let Mode::Help(page, scroll) = app.mode {
+            if let Mode::Help(page, scroll) = app.screen.mode {
                 pane::help::draw::draw(&mut canvas, layout.body, context, page, scroll);
             }
             let mut cursor = None;
-            for (shown, area) in layout.panes.iter().filter(|_| !matches!(app.mode, Mode::Help(..))) {
-                match shown {
-                    Pane::Top => pane::top::draw::draw(&mut canvas, *area, context),
-                    Pane::Callers if context.shows_card() => pane::callers::card::draw(&mut canvas, *area, context),
-                    Pane::Callers => pane::callers::draw::draw(&mut canvas, *area, context),
-                    Pane::Flame => pane::flame::draw::draw(&mut canvas, *area, context),
-                    Pane::Source => pane::source::draw::draw(&mut canvas, *area, context),
-                    Pane::Threads => pane::threads::draw::draw(&mut canvas, *area, context),
-                    Pane::Output => cursor = pane::output::draw(&mut canvas, *area, context),
-                }
+            for (shown, area) in layout.panes.iter().filter(|_| !matches!(app.screen.mode, Mode::Help(..))) {
+                cursor = pane::draw(*shown, &mut canvas, *area, context).or(cursor);
             }
-            if app.card && !matches!(app.mode, Mode::Help(..)) {
+            if app.screen.card && !matches!(app.screen.mode, Mode::Help(..)) {
                 pane::card::draw(&mut canvas, layout.body, context);
             }
-            if let (Some(bar), false) = (layout.bar, matches!(app.mode, Mode::Help(..))) {
+            if let (Some(bar), false) = (layout.bar, matches!(app.screen.mode, Mode::Help(..))) {
                 let style = canvas.style(Role::Rule);
                 let below = layout.panes.iter().any(|(_, area)| area.y == bar.bottom());
                 canvas.put(bar.x, bar.y, 1, "┬", style);
@@ -56,13 +48,13 @@ pub fn draw(frame: &mut Frame<'_>, app: &App) {
                 }
             }
             pane::status::draw_footer(&mut canvas, layout.footer, context);
-            match &app.mode {
+            match &app.screen.mode {
                 Mode::Prompt(prompt, _) => Some(pane::prompt::draw::draw(&mut canvas, layout.status, context, prompt)),
                 Mode::Save(saving) => Some(pane::save::draw::draw(&mut canvas, layout.status, context, saving)),
                 Mode::Command(colon) => Some(pane::command::draw(&mut canvas, layout.status, colon)),
                 _ => {
                     pane::status::draw(&mut canvas, layout.status, context);
-                    cursor.filter(|_| matches!(app.mode, Mode::Typing))
+                    cursor.filter(|_| matches!(app.screen.mode, Mode::Typing))
                 }
             }
         }

@@ -8,6 +8,8 @@ use super::protocol::{
     MAX_PATH, STACK_SLOTS, VERSION, kind,
 };
 use super::stack_memory::StackMemory;
+#[cfg(feature = "viewer")]
+use crate::wire::Message;
 use crate::wire::varint::{self, zigzag};
 
 /// The buffer has no room for the message. Its content is unchanged.
@@ -74,6 +76,27 @@ impl<'a> Writer<'a> {
         let bytes = &bytes[..bytes.len().min(limit)];
         self.varint(bytes.len() as u64);
         self.raw(bytes);
+    }
+
+    /// Writes any message but a [`Sample`], which needs the stack memory of a connection.
+    #[cfg(feature = "viewer")]
+    pub fn write_message(&mut self, message: &Message) -> Result<(), BufferFull> {
+        match message {
+            Message::Hello(hello) => self.write_hello(hello),
+            Message::Module(module) => self.write_module(module),
+            Message::Unload(unload) => self.write_unload(unload),
+            Message::Thread(thread) => self.write_thread(thread),
+            Message::ThreadEnd { tid } => self.write_thread_end(*tid),
+            Message::Wait(wait) => self.write_wait(wait),
+            Message::Counters(counters) => self.write_counters(counters),
+            Message::Engaged(engaged) => self.write_engaged(engaged),
+            Message::Busy { viewer } => self.write_busy(*viewer),
+            Message::Function(function) => self.write_function(function),
+            Message::DeepestStack(stack) => self.write_deepest_stack(stack),
+            Message::Interpreter(interpreter) => self.write_interpreter(interpreter),
+            Message::Freed { id, left } => self.write_freed(*id, *left),
+            Message::Sample(..) => Ok(()),
+        }
     }
 
     /// Writes a [`Hello`]; strings past their limit are truncated.

@@ -5,14 +5,17 @@ pub const MAGIC: u32 = u32::from_le_bytes(*b"sigt");
 /// Version of the wire and of recordings, which contain messages of the wire. Any change of a
 /// message or of a recording's entry needs a new version. Both ends come from one binary, so only a
 /// recording or an old preloaded agent can have another version. Newer ones are refused.
-pub const VERSION: u16 = 5;
+pub const VERSION: u16 = 6;
 /// The oldest version that is understood: version 2 added [`Wait`](super::Wait), version 3 the
 /// messages of an [interpreter](super::interpreter), and version 4
 /// [`DeepestStack`](super::DeepestStack), the clock of allocations, the formats of lines of older
 /// interpreters, the access to frames and the age of samples, and version 5 the engines of the
-/// samplers outside, frames of the kernel, and the CPU time that was not sampled. None changed
-/// anything else.
+/// samplers outside, frames of the kernel, and the CPU time that was not sampled. Version 6
+/// shortened the times of samples in recordings. None changed anything else.
 pub const OLDEST_VERSION: u16 = 1;
+/// Unit to which the viewer rounds down the times of samples and arrivals, ns. Finer digits are
+/// noise, and would be most of what a recording takes.
+pub const TIME_UNIT_NS: u64 = 1_000;
 /// Upper half of a wake signal's `si_value`. The lower half is the viewer's pid.
 pub const KNOCK_COOKIE: u32 = 0x5167_70a1;
 /// Signals for ticks, in the order in which an agent tries them: SIGURG, whose default action is to

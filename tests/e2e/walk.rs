@@ -4,6 +4,7 @@
 
 use crossterm::event::{KeyCode, KeyModifiers};
 use sigtop::tui::keys::{Binding, KeyContext, TABLE};
+use sigtop::tui::layout::Pane;
 
 use std::process::Command;
 
@@ -84,7 +85,7 @@ fn telltale(binding: &Binding) -> Option<&'static str> {
         "FilterSelected(Focus)" => "focus=",
         "FilterSelected(Ignore)" => "ignore=",
         "FilterSelected(Hide)" | "HideModule" => "hide=",
-        "FlatOrCum" | "SortColumn(1)" if binding.context == KeyContext::Top => "▼cum",
+        "FlatOrCum" | "SortColumn(1)" if binding.context == KeyContext::Pane(Pane::Top) => "▼cum",
         "Sort(Latency)" => "▼lat%",
         "Window(1)" => " of 60 s",
         "Window(-1)" => "samples in 2 s",
@@ -106,7 +107,7 @@ fn undo(binding: &Binding) -> &'static str {
         "Rate(-1)" => "+",
         "Window(1)" => "W",
         "Window(-1)" => "w",
-        "FlatOrCum" | "SortColumn(1)" | "Sort(Latency)" if binding.context == KeyContext::Top => "1c",
+        "FlatOrCum" | "SortColumn(1)" | "Sort(Latency)" if binding.context == KeyContext::Pane(Pane::Top) => "1c",
         "Group" => "bbbbbb",
         "Roots" => "TTT",
         "Base" => "%",
@@ -164,7 +165,7 @@ fn walk(columns: u16, rows: u16) -> usize {
                 _ => {}
             }
             pressed += 1;
-            if matches!(binding.context, KeyContext::Output | KeyContext::Typing) {
+            if matches!(binding.context, KeyContext::Pane(Pane::Output) | KeyContext::Typing) {
                 // If typed text goes to the target, only this key leads back.
                 terminal.keys("\x1d");
             }

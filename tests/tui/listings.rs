@@ -177,8 +177,7 @@ fn the_cursor_stays_once_most_lines_are_known() {
         (line.file, line.line) = ("".into(), 0);
     }
     stage.app = App::new(options());
-    stage.app.start();
-    stage.app.update(Action::Resize(100, 30));
+    stage.app.start((100, 30));
     stage.app.update(Action::Alone(Pane::Source));
     for (answer, line) in [(Arc::new(early), " 119 "), (whole, " 115 ")] {
         stage.app.update(Action::Answer(answer));
@@ -198,8 +197,7 @@ fn without_lines_the_cursor_stays_on_the_instruction() {
     let hottest = addresses.iter_mut().max_by_key(|address| address.cum_ns).expect("addresses");
     (hottest.flat_ns, hottest.cum_ns) = (0, 0);
     stage.app = App::new(options());
-    stage.app.start();
-    stage.app.update(Action::Resize(100, 30));
+    stage.app.start((100, 30));
     stage.app.update(Action::Alone(Pane::Source));
     for answer in [first, second] {
         stage.app.update(Action::Answer(Arc::new(answer)));

@@ -74,8 +74,7 @@ impl Stage {
     pub(crate) fn new(options: Options, session: Session, size: (u16, u16)) -> Stage {
         let (left, effects, decoder) = (None, Vec::new(), KeyDecoder::default());
         let mut stage = Stage { app: App::new(options), session, size, left, effects, decoder };
-        stage.act(Action::Resize(size.0, size.1));
-        let start = stage.app.start();
+        let start = stage.app.start(size);
         stage.follow(start);
         stage
     }

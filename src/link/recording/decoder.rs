@@ -12,7 +12,7 @@ use super::stack_numbers::NumberedStacks;
 use crate::wire::varint::unzigzag;
 use crate::wire::{
     self, Allocation, Arrival, Clock, ConnectionEvent, Engine, MAX_BUILD_ID, MAX_FRAMES, MAX_MESSAGE, MAX_PATH,
-    Malformed, Message, Reader, Sample, SourceId,
+    Malformed, Message, Reader, Sample, SourceId, TIME_UNIT_NS,
 };
 
 /// Decodes the blocks of a recording, in order.
@@ -196,9 +196,12 @@ impl Decoder {
     }
 
     fn sample(&mut self, kind: u8, r: &mut Reader<'_>) -> Result<RecordedSample<'_>, Malformed> {
-        if kind & !(SAMPLE | sample_field::ALL) != 0 {
-            return Err(Malformed::Kind(kind));
-        }
+        let unit_ns = match kind & (sample_field::SAME_TIMES | sample_field::MICROSECONDS) {
+            0 => 1,
+            sample_field::SAME_TIMES => 0,
+            sample_field::MICROSECONDS => TIME_UNIT_NS,
+            _ => return Err(Malformed::Kind(kind)),
+        };
         if kind & sample_field::SOURCE != 0 {
             self.select_source(SourceId(r.varint_as("source")?), r.varint_as("pid")?)?;
         }
@@ -224,8 +227,10 @@ impl Decoder {
             _ => new_stack(r, stacks, fresh, last.stack)?,
         };
         last.stack = Some(number);
-        last.monotonic_ns = last.monotonic_ns.wrapping_add(unzigzag(r.varint()?));
-        last.delay_ns = last.delay_ns.wrapping_add(unzigzag(r.varint()?));
+        if unit_ns > 0 {
+            last.monotonic_ns = last.monotonic_ns.wrapping_add(unzigzag(r.varint()?).wrapping_mul(unit_ns));
+            last.delay_ns = last.delay_ns.wrapping_add(unzigzag(r.varint()?).wrapping_mul(unit_ns));
+        }
         let age_ms = if kind & sample_field::AGE == 0 { 0 } else { r.varint_as("age")? };
         let frames = stacks.get(number).ok_or(Malformed::Field("stack number"))?;
         self.at_ns = last.monotonic_ns.wrapping_add(last.delay_ns);

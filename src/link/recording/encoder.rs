@@ -10,7 +10,7 @@ use super::stack_numbers::StackNumbers;
 use crate::wire::varint::{self, zigzag};
 use crate::wire::{
     Arrival, Clock, ConnectionEvent, FrameAddress, MAX_FRAMES, MAX_MESSAGE, Malformed, Message, Sample, SourceId,
-    StackHash, StackHasher, Writer,
+    StackHash, StackHasher, TIME_UNIT_NS, Writer,
 };
 
 /// Number of events whose stacks are prefetched before they are written.
@@ -188,7 +188,10 @@ impl Encoder {
             }
             ConnectionEvent::Received(message) => {
                 let mut buffer = [0; 4 + MAX_MESSAGE];
-                let length = encode_message(message, &mut buffer);
+                let mut writer = Writer::new(&mut buffer, 0);
+                // Every message came over the wire and fits.
+                let _ = writer.write_message(message);
+                let length = writer.length();
                 if length > 4 {
                     start(kind::MESSAGE, *source);
                     push_bytes(&mut self.plain, &buffer[4..length], MAX_MESSAGE);
@@ -228,6 +231,10 @@ impl Encoder {
             self.sources.values_mut().for_each(|last| last.frames.clear());
         }
         let last = self.sources.entry(source).or_default();
+        let delay_ns = at_ns.wrapping_sub(sample.monotonic_ns);
+        let times_ns = [sample.monotonic_ns.wrapping_sub(last.monotonic_ns), delay_ns.wrapping_sub(last.delay_ns)];
+        let is_same = times_ns == [0, 0];
+        let is_exact = times_ns.iter().all(|&difference| difference as i64 % TIME_UNIT_NS as i64 == 0);
         let context = (sample.clock, sample.flags, sample.generation);
         let mut kind = SAMPLE;
         for (bit, is_new) in [
@@ -236,6 +243,8 @@ impl Encoder {
             (sample_field::WEIGHT, last.weight_ns != sample.weight_ns),
             (sample_field::STACK, number.is_none()),
             (sample_field::AGE, sample.age_ms != 0),
+            (sample_field::SAME_TIMES, is_same),
+            (sample_field::MICROSECONDS, is_exact && !is_same),
         ] {
             kind |= if is_new { bit } else { 0 };
         }
@@ -264,9 +273,10 @@ impl Encoder {
                 self.numbers.add(hash, frames.len());
             }
         }
-        let delay_ns = at_ns.wrapping_sub(sample.monotonic_ns);
-        varint::push(out, zigzag(sample.monotonic_ns.wrapping_sub(last.monotonic_ns)));
-        varint::push(out, zigzag(delay_ns.wrapping_sub(last.delay_ns)));
+        if !is_same {
+            let unit_ns = if is_exact { TIME_UNIT_NS as i64 } else { 1 };
+            times_ns.iter().for_each(|&difference| varint::push(out, zigzag((difference as i64 / unit_ns) as u64)));
+        }
         if kind & sample_field::AGE != 0 {
             varint::push(out, sample.age_ms.into());
         }
@@ -384,29 +394,6 @@ fn push_stack_difference(out: &mut Vec<u8>, previous: &[u64], frames: &[u64]) {
         varint::push(out, zigzag(frame.wrapping_sub(last)));
         last = frame;
     }
-}
-
-/// Encodes a message as on the wire. Returns its length including the frame header.
-fn encode_message(message: &Message, buffer: &mut [u8]) -> usize {
-    let mut writer = Writer::new(buffer, 0);
-    // Every message came over the wire and fits.
-    let _ = match message {
-        Message::Hello(hello) => writer.write_hello(hello),
-        Message::Module(module) => writer.write_module(module),
-        Message::Unload(unload) => writer.write_unload(unload),
-        Message::Thread(thread) => writer.write_thread(thread),
-        Message::ThreadEnd { tid } => writer.write_thread_end(*tid),
-        Message::Wait(wait) => writer.write_wait(wait),
-        Message::Counters(counters) => writer.write_counters(counters),
-        Message::Engaged(engaged) => writer.write_engaged(engaged),
-        Message::Busy { viewer } => writer.write_busy(*viewer),
-        Message::Function(function) => writer.write_function(function),
-        Message::DeepestStack(stack) => writer.write_deepest_stack(stack),
-        Message::Interpreter(interpreter) => writer.write_interpreter(interpreter),
-        Message::Freed { id, left } => writer.write_freed(*id, *left),
-        Message::Sample(..) => Ok(()),
-    };
-    writer.length()
 }
 
 /// Encodes a cause as two numbers. The name of a field is not kept.

@@ -49,6 +49,8 @@ pub(super) mod kind {
 /// previous sample and follow, in the order of [`sample_field`]. After them come the thread id (as
 /// a difference from the previous sample of the source), the stack's number unless the stack is
 /// new, the target's time (difference), and the delay until the viewer received it (difference).
+/// The two times are left out if they are those of the previous sample, as in all but the first of
+/// the samples that an agent sends together.
 pub const SAMPLE: u8 = 0x80;
 
 /// Bits of a sample's kind byte for the fields that follow.
@@ -64,6 +66,8 @@ pub(super) mod sample_field {
     pub(in super::super) const STACK: u8 = 8;
     /// The age, after everything else.
     pub(in super::super) const AGE: u8 = 16;
-    /// All of them.
-    pub(in super::super) const ALL: u8 = SOURCE | CONTEXT | WEIGHT | STACK | AGE;
+    /// No times follow: they are those of the previous sample. Excludes [`MICROSECONDS`].
+    pub(in super::super) const SAME_TIMES: u8 = 32;
+    /// The differences of times are in microseconds, not in nanoseconds.
+    pub(in super::super) const MICROSECONDS: u8 = 64;
 }

@@ -11,7 +11,7 @@ use super::*;
 use crate::wire::{
     AgentCounters, Allocation, Arrival, BlockingCall, Clock, ConnectionEvent, DeepestStack, Engaged, Engine,
     EngineState, FrameAddress, Hello, LossCause, MAX_FRAMES, Malformed, Message, Module, Sample, SourceId, SpawnCause,
-    StackFrame, Thread, Unload, Wait,
+    StackFrame, TIME_UNIT_NS, Thread, Unload, Wait,
 };
 
 /// A call of the encoder.
@@ -104,13 +104,23 @@ fn clock() -> impl Strategy<Value = Clock> {
     prop_oneof![Just(Clock::Prof), Just(Clock::Real), Just(Clock::Virtual), Just(Clock::Alloc)]
 }
 
+/// A time in ns: one that repeats, one in whole microseconds, or any.
+fn time() -> impl Strategy<Value = u64> {
+    prop_oneof![
+        Just(5_000_000_000),
+        (5_000_000..6_000_000u64).prop_map(|us| us * TIME_UNIT_NS),
+        5_000_000_000..5_000_100_000u64,
+        any::<u64>(),
+    ]
+}
+
 fn sample() -> impl Strategy<Value = Message> {
     let frames = prop_oneof![
         // A few stacks with common roots that repeat.
         8 => (0..5u64, 1..6u64).prop_map(|(leaf, depth)| (0..depth).map(|at| if at == 0 { leaf } else { 7 << at }).collect()),
         1 => vec(any::<u64>().prop_map(|address| address >> 1), 1..MAX_FRAMES),
     ];
-    let numbers = (0..5u32, clock(), 0..16u32, 0..3u32, any::<u64>(), prop_oneof![Just(1u64), any::<u64>()]);
+    let numbers = (0..5u32, clock(), 0..16u32, 0..3u32, time(), prop_oneof![Just(1u64), any::<u64>()]);
     (numbers, frames).prop_map(|((tid, clock, flags, generation, monotonic_ns, weight_ns), frames)| {
         let allocation = if clock == Clock::Alloc { Allocation::unpack(!monotonic_ns) } else { Allocation::default() };
         let age_ms = weight_ns as u32 % 300;
@@ -195,9 +205,9 @@ fn written() -> impl Strategy<Value = Written> {
         1 => cause().prop_map(ConnectionEvent::Aborted),
     ];
     // Each source has one pid.
-    let arrival = (0..4u32, prop_oneof![any::<u64>(), 5_000_000_000..5_000_100_000u64], event).prop_map(
-        |(source, at_ns, event)| Written::Event(Arrival { source: SourceId(source), pid: 100 + source, at_ns, event }),
-    );
+    let arrival = (0..4u32, time(), event).prop_map(|(source, at_ns, event)| {
+        Written::Event(Arrival { source: SourceId(source), pid: 100 + source, at_ns, event })
+    });
     let line = (".{0,20}", ".{0,20}", ".{0,20}", any::<u32>(), any::<bool>())
         .prop_map(|(full, short, file, line, inlined)| RecordedFunction { full, short, file, line, inlined });
     let status =
@@ -388,6 +398,40 @@ fn a_sample_of_a_known_stack_takes_at_most_twelve_bytes() {
     }
     let each = bytes as f64 / samples as f64;
     assert!(each > 2.0 && each <= 12.0, "{each} bytes");
+}
+
+#[test]
+fn samples_that_arrive_together_write_their_time_once() {
+    // Four samples arrive together every 10 ms. The same samples without times show what the
+    // times take.
+    let length = |has_times: bool| {
+        let (mut random, mut encoder) = (random(), Encoder::uncompressed(&info()));
+        for batch in 0..1000u64 {
+            let times_us = (6_000_000 + batch * 10_000 + random() % 5_000, 40 + random() % 60);
+            let (sent_us, delay_us) = if has_times { times_us } else { (6_000_000, 40) };
+            for stack in 0..4 {
+                let sample = Sample {
+                    tid: 1,
+                    clock: Clock::Prof,
+                    flags: 0,
+                    generation: 1,
+                    monotonic_ns: sent_us * TIME_UNIT_NS,
+                    weight_ns: 10,
+                    allocation: Default::default(),
+                    age_ms: 0,
+                    slot: 0,
+                };
+                let frames = [FrameAddress::Return(stack + 1).pack()].into();
+                let event = ConnectionEvent::Received(Message::Sample(sample, frames));
+                let at_ns = (sent_us + delay_us) * TIME_UNIT_NS;
+                encoder.write_event(&Arrival { source: SourceId(1), pid: 7, at_ns, event });
+            }
+        }
+        encoder.flush();
+        encoder.take_blocks().iter().map(Vec::len).sum::<usize>()
+    };
+    let each = (length(true) - length(false)) as f64 / 4000.0;
+    assert!(each > 0.5 && each <= 1.25, "{each} bytes a sample");
 }
 
 #[test]

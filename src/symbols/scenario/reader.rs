@@ -230,12 +230,8 @@ impl ScenarioReader {
             None => (duration_ns(time)?, duration_ns(time)?),
         };
         let length = to.checked_sub(from).ok_or_else(|| format!("‘{time}’ ends before it starts"))?;
-        let clock = match clock {
-            "prof" => Clock::Prof,
-            "real" => Clock::Real,
-            "virtual" => Clock::Virtual,
-            _ => return Err(format!("‘{clock}’ is none of the clocks prof, real, virtual")),
-        };
+        let known = Clock::ALL.into_iter().find(|known| !known.is_memory() && known.names().action == clock);
+        let clock = known.ok_or_else(|| format!("‘{clock}’ is none of the clocks prof, real, virtual"))?;
         let weight_ns = duration_ns(weight)?;
         let (stack, count) = match rest.rsplit_once(" x ").map(|(stack, count)| (stack, count.trim().parse::<u64>())) {
             Some((stack, Ok(count))) => (stack, count),

@@ -13,19 +13,19 @@ use crate::tui::pane::source::state::ListingMode;
 
 impl App {
     pub(super) fn open_colon(&mut self) {
-        self.leave_page();
-        self.mode = Mode::Command(CommandLine::default());
+        self.screen.leave_page();
+        self.screen.mode = Mode::Command(CommandLine::default());
     }
 
     /// Applies an action to the open `:` line; returns `None` if the action does not concern it.
     pub(super) fn update_command_line(&mut self, action: &Action) -> Option<Vec<Effect>> {
-        let Mode::Command(line) = &mut self.mode else { return None };
+        let Mode::Command(line) = &mut self.screen.mode else { return None };
         match action {
             Action::Insert(c) => line.insert(c.encode_utf8(&mut [0; 4])),
             Action::Paste(text) => line.insert(text),
             Action::Edit(edit) => line.edit(*edit),
             Action::Complete => {
-                let rows = (0..self.top.len()).filter_map(|index| self.top.line(index));
+                let rows = (0..self.panes.top.len()).filter_map(|index| self.panes.top.line(index));
                 let names: Vec<&str> = rows.map(|row| matching_name(&row.row.full, &row.row.short)).collect();
                 line.complete(names.into_iter());
             }
@@ -33,7 +33,7 @@ impl App {
             Action::Accept => {
                 let text = line.line().text();
                 let Some(command) = line.parse() else { return Some(Vec::new()) };
-                self.mode = Mode::Panes;
+                self.screen.mode = Mode::Panes;
                 self.command_history.push(text);
                 return Some(self.execute(command));
             }
@@ -46,7 +46,7 @@ impl App {
         match command {
             ColonCommand::Act(action) => self.act(action),
             ColonCommand::ClearFilters => {
-                self.note("filters cleared; u undoes that");
+                self.screen.note("filters cleared; u undoes that");
                 self.act(Action::ClearFilters)
             }
             ColonCommand::Filter(kind, pattern) => {
@@ -65,12 +65,12 @@ impl App {
                 let mut filters = self.filters.now().clone();
                 filters.focus.extend(focus);
                 filters.ignore.extend(ignore);
-                self.sort = sort.unwrap_or(self.sort);
-                self.show_view(View::Alone(Pane::Top));
-                self.top.show_at_most(rows);
-                self.top.go(Motion::First);
+                self.question.sort = sort.unwrap_or(self.question.sort);
+                self.screen.show_view(View::Alone(Pane::Top));
+                self.panes.top.show_at_most(rows);
+                self.panes.top.go(Motion::First);
                 if let Some(rows) = rows {
-                    self.note(format!("showing the first {rows} rows; :top shows all"));
+                    self.screen.note(format!("showing the first {rows} rows; :top shows all"));
                 }
                 self.filters.set(filters);
                 Vec::new()
@@ -86,16 +86,16 @@ impl App {
             ColonCommand::Clock(clock) => self.switch_clock(clock),
             ColonCommand::Engine(engine) => self.switch_sampling(Command::Engine(engine)),
             ColonCommand::Period(period_ns) => {
-                self.period_ns.request(period_ns);
+                self.session.period_ns.request(period_ns);
                 vec![Effect::Send(Command::Period(period_ns))]
             }
             ColonCommand::Window(window_ns) => {
-                self.window_ns = window_ns;
+                self.question.window_ns = window_ns;
                 Vec::new()
             }
             ColonCommand::At(time) => self.go_to_time(time),
             ColonCommand::Sort(sort) => {
-                self.sort = sort;
+                self.question.sort = sort;
                 Vec::new()
             }
             ColonCommand::Group(group) => {
@@ -107,11 +107,11 @@ impl App {
                 Vec::new()
             }
             ColonCommand::OwnCode(pattern) => {
-                self.own = OwnCode { folds: true, pattern };
+                self.question.own = OwnCode { folds: true, pattern };
                 Vec::new()
             }
             ColonCommand::Names(names) => {
-                self.names = names;
+                self.screen.names = names;
                 Vec::new()
             }
         }
@@ -120,7 +120,7 @@ impl App {
     /// Shows the source or the assembly of the first matching function.
     fn show_listing(&mut self, pattern: &Pattern, form: ListingMode) -> Vec<Effect> {
         if self.select_first(pattern) {
-            self.source.mode = form;
+            self.panes.source.mode = form;
             self.focus_pane(Pane::Source);
         }
         Vec::new()
@@ -128,10 +128,10 @@ impl App {
 
     /// Selects the first matching function. If there is none, a message says so.
     fn select_first(&mut self, pattern: &Pattern) -> bool {
-        let found = self.top.select_first(pattern);
+        let found = self.panes.top.select_first(pattern);
         if !found {
             let chips: Vec<String> = filters::chips(self.filters.now()).collect();
-            self.note(match chips[..] {
+            self.screen.note(match chips[..] {
                 [] => format!("no function matches {}", pattern.text()),
                 _ => format!("no function matches {} under {}", pattern.text(), chips.join(" ")),
             });

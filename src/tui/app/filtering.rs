@@ -1,6 +1,6 @@
 //! Filters, prompts and searches.
 
-use super::{App, Mode, SavedCursors};
+use super::{App, Mode};
 use crate::session::Command;
 use crate::tally::query::tags::TagFilter;
 use crate::tally::query::{Grouping, Pattern, without_owner};
@@ -9,6 +9,7 @@ use crate::tui::filters::{self, FilterHistory};
 use crate::tui::layout::Pane;
 use crate::tui::pane::help::explain::NameQuestion;
 use crate::tui::pane::help::pages::HelpPage;
+use crate::tui::pane::mode::SavedCursors;
 use crate::tui::pane::prompt::state::Prompt;
 use crate::tui::pane::source::state::ListingKind;
 use crate::tui::term::key_bytes;
@@ -20,59 +21,50 @@ const MAX_COPY: usize = 4096;
 impl App {
     pub(super) fn step_filters(&mut self, step: fn(&mut FilterHistory) -> bool, otherwise: &str) {
         if !step(&mut self.filters) {
-            self.note(otherwise);
+            self.screen.note(otherwise);
         }
     }
 
     /// Full name and module of the function under the cursor.
-    pub(in crate::tui) fn function_under_cursor(&self) -> Option<(&str, &str)> {
-        let answer = self.answer.as_ref()?;
-        let here = match self.pane {
-            Pane::Callers => answer.callers.as_ref().and_then(|callers| self.callers.edge(callers)),
-            _ => None,
-        };
-        let selected = || {
-            let module = self.top.selected_names().map_or("", |(_, module)| module);
-            Some((self.top.selected_name()?, module))
-        };
-        here.map(|edge| (edge.full.as_str(), edge.module.as_str())).or_else(selected)
+    fn function_under_cursor(&self) -> Option<(&str, &str)> {
+        self.panes.function_under_cursor(self.screen.pane, self.session.answer.as_ref()?)
     }
 
     /// The source line under the cursor in the form that editors accept (`src/main.rs:12`), or the
     /// instruction.
     fn line_under_cursor(&self) -> Option<String> {
-        let listing = self.answer.as_ref()?.listing.as_ref()?;
-        let row = self.source.scroll(self.source.side(listing)).row();
-        match self.source.side(listing) {
-            ListingKind::Source => self.source.text(listing).map(|source| format!("{}:{}", source.path, row + 1)),
+        let listing = self.session.answer.as_ref()?.listing.as_ref()?;
+        let row = self.panes.source.scroll(self.panes.source.side(listing)).row();
+        match self.panes.source.side(listing) {
+            ListingKind::Source => self.panes.source.text(listing).map(|source| format!("{}:{}", source.path, row + 1)),
             ListingKind::Assembly => {
-                self.source.rows().instruction(row).map(|(_, at)| format!("{:x} {}", at.address, at.text))
+                self.panes.source.rows().instruction(row).map(|(_, at)| format!("{:x} {}", at.address, at.text))
             }
         }
     }
 
     pub(super) fn filter_selected(&mut self, subject: Subject) {
-        if self.pane == Pane::Threads {
+        if self.screen.pane == Pane::Threads {
             let kind = match subject {
                 Subject::Focus => Subject::TagFocus,
                 Subject::Ignore => Subject::TagIgnore,
-                _ => return self.note("threads have no frames to hide; F and I filter by thread"),
+                _ => return self.screen.note("threads have no frames to hide; F and I filter by thread"),
             };
-            match self.threads.tag() {
+            match self.panes.threads.tag() {
                 Some(tag) => self.filters.set(filters::with_tag(self.filters.now(), kind, tag)),
-                None => self.note("this row cannot be used as a filter"),
+                None => self.screen.note("this row cannot be used as a filter"),
             }
             return;
         }
-        let Some((full, _)) = self.function_under_cursor() else { return self.note("nothing is selected") };
+        let Some((full, _)) = self.function_under_cursor() else { return self.screen.note("nothing is selected") };
         if let Some(tag) = Some(full).filter(|_| self.shows_waits()).and_then(TagFilter::for_wait) {
             let kind = if subject == Subject::Ignore { Subject::TagIgnore } else { Subject::TagFocus };
             if !matches!(subject, Subject::Focus | Subject::Ignore) {
-                return self.note("waits are not hidden: F and I filter by them, B shows functions");
+                return self.screen.note("waits are not hidden: F and I filter by them, B shows functions");
             }
             return self.filters.set(filters::with_tag(self.filters.now(), kind, tag));
         }
-        let name = match self.group {
+        let name = match self.question.group {
             Grouping::Function | Grouping::Module | Grouping::Wait | Grouping::WaitReason | Grouping::WaitHolder => {
                 full
             }
@@ -80,78 +72,59 @@ impl App {
             Grouping::File => full.strip_suffix(" (inline)").unwrap_or(full),
             // Filters match names, files and modules, not lines or addresses.
             Grouping::Line | Grouping::Address => {
-                return self.note("lines and addresses cannot be filters; b groups by function");
+                return self.screen.note("lines and addresses cannot be filters; b groups by function");
             }
         };
         match filters::exactly(name) {
             Some(pattern) => self.filters.set(filters::with(self.filters.now(), subject, pattern)),
-            None => self.note("this name is too long for a filter"),
+            None => self.screen.note("this name is too long for a filter"),
         }
     }
 
     pub(super) fn hide_module(&mut self) {
-        let Some((_, module)) = self.function_under_cursor() else { return self.note("no function is selected") };
+        let Some((_, module)) = self.function_under_cursor() else {
+            return self.screen.note("no function is selected");
+        };
         match filters::module(module) {
             Some(pattern) => self.filters.set(filters::with(self.filters.now(), Subject::Hide, pattern)),
-            None => self.note("the module of this function is unknown"),
-        }
-    }
-
-    /// Returns the selection and cursors, for [`restore_cursors`](Self::restore_cursors).
-    pub(super) fn save_cursors(&self) -> SavedCursors {
-        SavedCursors {
-            top: self.top.save(),
-            callers: self.callers.clone(),
-            flame: self.flame.clone(),
-            source: self.source.clone(),
-        }
-    }
-
-    pub(super) fn restore_cursors(&mut self, stand: SavedCursors) {
-        self.top.restore(stand.top);
-        (self.callers, self.flame, self.source) = (stand.callers, stand.flame, stand.source);
-        if let Some(answer) = &self.answer {
-            if let Some(callers) = &answer.callers {
-                self.callers.take(callers);
-            }
-            self.source.apply_answer(answer, self.top.is_firm());
+            None => self.screen.note("the module of this function is unknown"),
         }
     }
 
     pub(super) fn edit_prompt(&mut self, change: impl FnOnce(&mut Prompt)) {
-        let Mode::Prompt(prompt, stand) = &mut self.mode else { return };
+        let Mode::Prompt(prompt, stand) = &mut self.screen.mode else { return };
         let before = prompt.pattern().cloned();
         change(prompt);
         if prompt.pattern() == before.as_ref() || prompt.subject != Subject::Find {
             return;
         }
         let (pattern, stand) = (prompt.pattern().cloned(), SavedCursors::clone(stand));
-        self.restore_cursors(stand);
+        self.panes.restore_cursors(stand, self.session.answer.as_deref());
         if let Some(pattern) = pattern {
             self.find(&pattern, 0);
         }
     }
 
     pub(super) fn accept_prompt(&mut self) {
-        let Mode::Prompt(prompt, _) = &self.mode else { return };
+        let Mode::Prompt(prompt, _) = &self.screen.mode else { return };
         if prompt.fault().is_some() {
             return;
         }
         let (subject, pattern) = (prompt.subject, prompt.pattern().cloned());
-        self.mode = Mode::Panes;
+        self.screen.mode = Mode::Panes;
         match pattern {
-            Some(pattern) if subject == Subject::Find => self.last_search = Some(pattern),
+            Some(pattern) if subject == Subject::Find => self.screen.last_search = Some(pattern),
             Some(pattern) => self.filters.set(filters::with(self.filters.now(), subject, pattern)),
             None => {}
         }
     }
 
     pub(super) fn find_next(&mut self, direction: i8) {
-        let Some(pattern) = self.last_search.clone() else {
-            return self.note("no search pattern; / sets one");
+        let Some(pattern) = self.screen.last_search.clone() else {
+            return self.screen.note("no search pattern; / sets one");
         };
         if !self.find(&pattern, direction) {
-            self.note(match self.pane {
+            self.screen.note(match self.screen.pane {
                 Pane::Flame => "no box matches",
                 Pane::Source => "no line matches",
                 _ => "no row matches",
@@ -161,73 +134,62 @@ impl App {
 
     /// Moves the cursor of the active pane to the next match; returns whether there is one.
     fn find(&mut self, pattern: &Pattern, direction: i8) -> bool {
-        let answer = self.answer.clone();
-        let answer = answer.as_deref();
-        match self.pane {
-            Pane::Top | Pane::Output => self.top.find(pattern, self.names, direction),
-            Pane::Callers => answer
-                .and_then(|answer| answer.callers.as_ref())
-                .is_some_and(|callers| self.callers.find(pattern, self.names, direction, callers)),
-            Pane::Threads => self.threads.find(pattern, direction),
-            Pane::Source => answer
-                .and_then(|answer| answer.listing.as_ref())
-                .is_some_and(|listing| self.source.find(pattern, direction, listing)),
-            Pane::Flame => {
-                let Some(flame) = answer.and_then(|answer| answer.flame.as_ref()) else { return false };
-                let found = self.flame.find(pattern, self.names, direction, flame, self.top.selected_name());
-                found.inspect(|full| self.top.select_name(full)).is_some()
-            }
-        }
+        let (pane, names) = (self.screen.pane, self.screen.names);
+        self.panes.find(pane, (pattern, direction), names, self.session.answer.as_deref())
     }
 
     pub(super) fn paste(&mut self, pasted: &str) -> Vec<Effect> {
-        match self.mode {
+        match self.screen.mode {
             Mode::Prompt(..) => {
                 self.edit_prompt(|prompt| prompt.insert(pasted));
                 Vec::new()
             }
-            Mode::Typing => vec![Effect::Send(Command::Input(key_bytes::of_paste(pasted, &self.emulator)))],
+            Mode::Typing => vec![Effect::Send(Command::Input(key_bytes::of_paste(pasted, &self.panes.emulator)))],
             _ => Vec::new(),
         }
     }
 
     /// Opens or closes the page that explains the selected name.
     pub(super) fn toggle_explanation(&mut self) -> Vec<Effect> {
-        if matches!(self.mode, Mode::Help(HelpPage::Explain, _)) {
-            self.leave_page();
+        if matches!(self.screen.mode, Mode::Help(HelpPage::Explain, _)) {
+            self.screen.leave_page();
             return Vec::new();
         }
-        let pointed = if self.pane == Pane::Threads { self.threads.function() } else { self.function_under_cursor() };
+        let pointed = if self.screen.pane == Pane::Threads {
+            self.panes.threads.function()
+        } else {
+            self.function_under_cursor()
+        };
         let Some((full, module)) = pointed.map(|(full, module)| (full.to_owned(), module.to_owned())) else {
-            self.note("no function is selected");
+            self.screen.note("no function is selected");
             return Vec::new();
         };
-        let full = match self.group.owner() {
+        let full = match self.question.group.owner() {
             Some(_) => without_owner(&full).to_owned(),
             None => full,
         };
-        self.explanation = Some(NameQuestion { full, module: module.clone(), found: None });
-        self.mode = Mode::Help(HelpPage::Explain, 0);
+        self.panes.explanation = Some(NameQuestion { full, module: module.clone(), found: None });
+        self.screen.mode = Mode::Help(HelpPage::Explain, 0);
         if module.is_empty() { Vec::new() } else { vec![Effect::Send(Command::Why { module })] }
     }
 
     pub(super) fn copy(&mut self) -> Vec<Effect> {
-        if let Some(line) = self.line_under_cursor().filter(|_| self.pane == Pane::Source) {
+        if let Some(line) = self.line_under_cursor().filter(|_| self.screen.pane == Pane::Source) {
             let line: String = line.chars().take(MAX_COPY).map(text::shown).collect();
-            self.note(format!("asked the terminal to copy (OSC 52): {line}"));
+            self.screen.note(format!("asked the terminal to copy (OSC 52): {line}"));
             return vec![Effect::Copy(line)];
         }
-        let own = if self.pane == Pane::Threads {
-            self.threads.name()
+        let own = if self.screen.pane == Pane::Threads {
+            self.panes.threads.name()
         } else {
             self.function_under_cursor().map(|(full, _)| full)
         };
         let Some(full) = own else {
-            self.note("nothing is selected");
+            self.screen.note("nothing is selected");
             return Vec::new();
         };
         let name: String = full.chars().take(MAX_COPY).map(text::shown).collect();
-        self.note("asked the terminal to copy the name (OSC 52)");
+        self.screen.note("asked the terminal to copy the name (OSC 52)");
         vec![Effect::Copy(name)]
     }
 }

@@ -2,7 +2,7 @@
 
 use nix::sys::signal::Signal;
 
-use super::{App, Mode, StatusMessage};
+use super::{App, Mode};
 use crate::session::{Command, TargetExit};
 use crate::tui::OnQuit;
 use crate::tui::action::{Departure, Effect};
@@ -10,14 +10,15 @@ use crate::tui::layout::{Pane, View};
 
 impl App {
     pub(super) fn leave_innermost(&mut self) {
-        match std::mem::replace(&mut self.mode, Mode::Panes) {
-            Mode::Prompt(_, stand) => self.restore_cursors(*stand),
-            Mode::Panes if self.card => self.card = false,
-            Mode::Panes if self.message.is_some() => self.message = None,
-            Mode::Panes if self.frozen && self.timeline.leave() => {}
-            Mode::Panes if self.pane == Pane::Flame && self.flame.zoom_out(self.top.selected_name()) => {}
-            Mode::Panes => self.view = View::Dashboard,
-            Mode::Ending(times) => self.mode = Mode::Ending(times),
+        match std::mem::replace(&mut self.screen.mode, Mode::Panes) {
+            Mode::Prompt(_, stand) => self.panes.restore_cursors(*stand, self.session.answer.as_deref()),
+            Mode::Panes if self.screen.card => self.screen.card = false,
+            Mode::Panes if self.screen.message.is_some() => self.screen.message = None,
+            Mode::Panes if self.panes.timeline.is_frozen() && self.panes.timeline.leave() => {}
+            Mode::Panes
+                if self.screen.pane == Pane::Flame && self.panes.flame.zoom_out(self.panes.top.selected_name()) => {}
+            Mode::Panes => self.screen.view = View::Dashboard,
+            Mode::Ending(times) => self.screen.mode = Mode::Ending(times),
             Mode::Command(_) | Mode::Save(_) | Mode::Help(..) | Mode::Typing => {}
             Mode::ConfirmQuit | Mode::ConfirmItimer(_) => {}
         }
@@ -25,7 +26,7 @@ impl App {
 
     /// Whether there is a live target that sigtop may terminate.
     fn holds_target(&self) -> bool {
-        self.options.launched && self.ended.is_none() && !self.session_over
+        self.options.launched && self.session.is_running()
     }
 
     pub(super) fn quit(&mut self) -> Vec<Effect> {
@@ -33,13 +34,13 @@ impl App {
             return self.leave_screen(Departure::Left);
         }
         // The preview of an open prompt is discarded.
-        if matches!(self.mode, Mode::Prompt(..)) {
+        if matches!(self.screen.mode, Mode::Prompt(..)) {
             self.leave_innermost();
         }
         match self.options.on_quit {
             OnQuit::Ask => {
-                if !matches!(self.mode, Mode::Ending(_)) {
-                    self.mode = Mode::ConfirmQuit;
+                if !matches!(self.screen.mode, Mode::Ending(_)) {
+                    self.screen.mode = Mode::ConfirmQuit;
                 }
                 Vec::new()
             }
@@ -52,8 +53,8 @@ impl App {
         if !self.holds_target() {
             return self.leave_screen(Departure::Left);
         }
-        let times = if let Mode::Ending(times) = self.mode { times.saturating_add(1) } else { 1 };
-        self.mode = Mode::Ending(times);
+        let times = if let Mode::Ending(times) = self.screen.mode { times.saturating_add(1) } else { 1 };
+        self.screen.mode = Mode::Ending(times);
         vec![Effect::Send(Command::End)]
     }
 
@@ -75,34 +76,33 @@ impl App {
     }
 
     pub(super) fn leave_screen(&mut self, departure: Departure) -> Vec<Effect> {
-        let ended = self.ended.is_some();
+        let ended = self.session.ended.is_some();
         let departure = if ended && departure == Departure::Left { Departure::Over } else { departure };
-        let leave = (!ended && !self.session_over).then_some(Effect::Send(Command::Leave));
+        let leave = self.session.is_running().then_some(Effect::Send(Command::Leave));
         leave.into_iter().chain([Effect::Leave(departure)]).collect()
     }
 
     pub(super) fn target_ended(&mut self, ending: TargetExit) -> Vec<Effect> {
-        self.ended = Some(ending);
-        match self.mode {
+        self.session.ended = Some(ending);
+        match self.screen.mode {
             Mode::Ending(_) => return vec![Effect::Leave(Departure::Ended)],
-            Mode::Typing | Mode::ConfirmQuit | Mode::ConfirmItimer(_) => self.mode = Mode::Panes,
+            Mode::Typing | Mode::ConfirmQuit | Mode::ConfirmItimer(_) => self.screen.mode = Mode::Panes,
             _ => {}
         }
         self.options.successor.clone().map(Effect::FindSuccessor).into_iter().collect()
     }
 
     pub(super) fn attach_to_successor(&mut self) -> Vec<Effect> {
-        self.successor.map(|pid| self.leave_screen(Departure::Attach(pid))).unwrap_or_default()
+        self.session.successor.map(|pid| self.leave_screen(Departure::Attach(pid))).unwrap_or_default()
     }
 
     pub(super) fn session_ended(&mut self) -> Vec<Effect> {
-        self.session_over = true;
-        if matches!(self.mode, Mode::Ending(_)) {
+        self.session.is_over = true;
+        if matches!(self.screen.mode, Mode::Ending(_)) {
             return vec![Effect::Leave(Departure::Ended)];
         }
-        if self.ended.is_none() {
-            self.message =
-                Some(StatusMessage { text: "the session has ended: no new samples".to_owned(), is_sticky: true });
+        if self.session.ended.is_none() {
+            self.screen.warn("the session has ended: no new samples");
         }
         Vec::new()
     }

@@ -6,7 +6,7 @@ use jiff::tz::TimeZone;
 use jiff::{Timestamp, ToSpan};
 
 use crate::profile::totals::{BUCKET_NS, BUCKETS};
-use crate::session::{Command, HistoryWindow};
+use crate::session::Command;
 use crate::tui::action::{Effect, StepSize};
 use crate::tui::command::colon_command::TimePoint;
 use crate::tui::pane::labels::length;
@@ -17,38 +17,33 @@ use crate::tui::pane::timeline::state::TimelineState;
 const MAX_STEPS: u64 = 9999;
 
 impl App {
-    /// The span of the history that is shown, if it is not the last window.
-    pub(in crate::tui) fn past(&self) -> Option<HistoryWindow> {
-        self.timeline.past(self.window_ns).filter(|_| self.frozen)
-    }
-
     pub(super) fn freeze(&mut self, frozen: bool) -> Vec<Effect> {
-        self.timeline = TimelineState::default();
-        if frozen == self.frozen {
-            return Vec::new();
+        let was_frozen = self.panes.timeline.is_frozen();
+        self.panes.timeline = if frozen { TimelineState::frozen() } else { TimelineState::default() };
+        match frozen == was_frozen {
+            true => Vec::new(),
+            false => vec![Effect::Send(if frozen { Command::Freeze } else { Command::Thaw })],
         }
-        self.frozen = frozen;
-        vec![Effect::Send(if frozen { Command::Freeze } else { Command::Thaw })]
     }
 
     /// Freezes the display if it is not frozen: the history can be viewed only then.
     fn ensure_frozen(&mut self) -> Vec<Effect> {
-        if self.frozen { Vec::new() } else { self.freeze(true) }
+        if self.panes.timeline.is_frozen() { Vec::new() } else { self.freeze(true) }
     }
 
     /// The age of the oldest history, in ticks of 0.1 s; an upper bound before the first answer.
     fn oldest(&self) -> u64 {
-        let timeline = self.answer.as_ref().and_then(|answer| answer.timeline.as_ref());
+        let timeline = self.session.answer.as_ref().and_then(|answer| answer.timeline.as_ref());
         timeline.map_or(BUCKETS as u64, |timeline| timeline.ticks_ns.len() as u64).saturating_sub(1)
     }
 
     /// Notes a digit that is typed while the display is frozen. It shows a pane, as always, and is
     /// also a digit of the count of a step that may follow.
     pub(super) fn note_digit(&mut self, digit: Option<u32>) {
-        let digit = digit.filter(|_| self.frozen && matches!(self.mode, Mode::Panes));
-        self.step_count = digit.map(|digit| match self.step_count {
+        let digit = digit.filter(|_| self.panes.timeline.is_frozen() && matches!(self.screen.mode, Mode::Panes));
+        self.screen.step_count = digit.map(|digit| match self.screen.step_count {
             Some((count, view, pane)) => ((count * 10 + u64::from(digit)).min(MAX_STEPS), view, pane),
-            None => (digit.into(), self.view, self.pane),
+            None => (digit.into(), self.screen.view, self.screen.pane),
         });
     }
 
@@ -56,14 +51,14 @@ impl App {
     /// are those from before the digits.
     pub(super) fn step_time(&mut self, newer: bool, size: StepSize) -> Vec<Effect> {
         let effects = self.ensure_frozen();
-        let before = self.timeline;
-        let count = self.step_count.take().map_or(1, |(count, view, pane)| {
-            (self.view, self.pane) = (view, pane);
+        let before = self.panes.timeline;
+        let count = self.screen.step_count.take().map_or(1, |(count, view, pane)| {
+            (self.screen.view, self.screen.pane) = (view, pane);
             count.max(1)
         });
-        self.timeline.step(newer, (size, count), self.window_ns, self.oldest());
-        if self.timeline == before {
-            self.note(if newer { "this is the newest time" } else { "no older history" });
+        self.panes.timeline.step(newer, (size, count), self.question.window_ns, self.oldest());
+        if self.panes.timeline == before {
+            self.screen.note(if newer { "this is the newest time" } else { "no older history" });
         }
         effects
     }
@@ -71,8 +66,8 @@ impl App {
     /// Shows the window that ends so many ticks before the freeze.
     pub(super) fn show_time(&mut self, back: u64) {
         let oldest = self.oldest();
-        if !self.timeline.go_to(back, oldest) {
-            self.note(format!("the history begins {} ago", length(oldest)));
+        if !self.panes.timeline.go_to(back, oldest) {
+            self.screen.note(format!("the history begins {} ago", length(oldest)));
         }
     }
 
@@ -81,7 +76,7 @@ impl App {
         let back_ns = match time {
             TimePoint::Ago(ns) => Some(ns),
             TimePoint::OfDay(time) => {
-                let answer = self.answer.as_ref().filter(|answer| answer.facts.clock_unix_ns > 0);
+                let answer = self.session.answer.as_ref().filter(|answer| answer.facts.clock_unix_ns > 0);
                 answer.and_then(|answer| {
                     let now_ns = answer.facts.clock_unix_ns.saturating_add(answer.now_ns);
                     since_time_of_day(time, now_ns, TimeZone::system())
@@ -89,7 +84,7 @@ impl App {
             }
         };
         let Some(back_ns) = back_ns else {
-            self.note("the time of day is not known here; :at -3m goes back by a duration");
+            self.screen.note("the time of day is not known here; :at -3m goes back by a duration");
             return Vec::new();
         };
         let effects = self.ensure_frozen();
@@ -99,23 +94,23 @@ impl App {
 
     pub(super) fn set_span_end(&mut self) -> Vec<Effect> {
         let effects = self.ensure_frozen();
-        self.timeline.set_span_end();
+        self.panes.timeline.set_span_end();
         // The timeline shows the rest; a message would hide it.
-        if self.timeline.anchor().is_none() && !self.timeline.has_span() {
-            self.note("showing the window again");
+        if self.panes.timeline.anchor().is_none() && !self.panes.timeline.has_span() {
+            self.screen.note("showing the window again");
         }
         effects
     }
 
     pub(super) fn toggle_diff(&mut self) -> Vec<Effect> {
-        self.is_diff = !self.is_diff;
-        self.note(match (self.is_diff, &self.options.base) {
+        self.session.is_diff = !self.session.is_diff;
+        self.screen.note(match (self.session.is_diff, &self.options.base) {
             (true, None) => "diff against the current view; d ends it".to_owned(),
             (true, Some(base)) => format!("diff against {base}; d ends it"),
             (false, None) => "diff off".to_owned(),
             (false, Some(base)) => format!("diff off; d compares with {base} again"),
         });
-        vec![Effect::Send(Command::Baseline(self.is_diff))]
+        vec![Effect::Send(Command::Baseline(self.session.is_diff))]
     }
 }
 

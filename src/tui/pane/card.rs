@@ -50,7 +50,7 @@ pub fn draw(canvas: &mut Canvas<'_>, body: Rect, context: &PaneContext<'_>) {
     canvas.blank(area, canvas.style(Role::Text));
     let words = match area.width {
         0..60 => "Esc closes",
-        _ if context.pane == Pane::Top => "y copies the name · Enter shows callers · Esc closes",
+        _ if context.screen.pane == Pane::Top => "y copies the name · Enter shows callers · Esc closes",
         _ => "y copies the name · Esc closes",
     };
     title::draw_title(canvas, area, None, "Function", true, &[Span::styled(words, canvas.style(Role::Title))]);
@@ -66,8 +66,8 @@ pub fn draw(canvas: &mut Canvas<'_>, body: Rect, context: &PaneContext<'_>) {
 /// The row of the screen that the selection of the top pane is on.
 fn selected_row(context: &PaneContext<'_>) -> Option<u16> {
     let area = context.top_table(context.layout()?.pane(Pane::Top)?);
-    let (index, _) = context.top.selection()?;
-    let row = index.checked_sub(context.top.offset())?;
+    let (index, _) = context.panes.top.selection()?;
+    let row = index.checked_sub(context.panes.top.offset())?;
     Some(area.y + crate::tui::layout::TOP_HEAD + row as u16)
 }
 
@@ -87,8 +87,8 @@ fn lines(context: &PaneContext<'_>, room: usize) -> Vec<CardLine> {
     // Of a long path, the end says most.
     let written = line.map(|line| text::cut_middle(&line, left.saturating_sub(HOTTEST.len())).into_owned() + HOTTEST);
     lines.extend(written.map(|line| ("line", line, Role::Text)));
-    if let Some((_, row)) = context.top.selection() {
-        let value = |ns| measure::shown(ns, context.unit);
+    if let Some((_, row)) = context.panes.top.selection() {
+        let value = |ns| measure::shown(ns, context.session.unit());
         // Behind the shares is the count of allocations.
         let values = [row.window.0, row.window.1].map(|ns| format!("  {}", value(ns)));
         let values = values.into_iter().chain([String::new()]);
@@ -108,7 +108,7 @@ fn lines(context: &PaneContext<'_>, room: usize) -> Vec<CardLine> {
         let edges = callers.callers.iter().take(CALLERS).enumerate().map(|(index, edge)| {
             let share = measure::percentage(edge.weight_ns, whole_ns);
             let room = room.saturating_sub(LABEL_COLUMNS + share.len() + 2);
-            let name = fit_name(&NameToFit { full: &edge.full, short: &edge.short, room }, context.names);
+            let name = fit_name(&NameToFit { full: &edge.full, short: &edge.short, room }, context.screen.names);
             (if index == 0 { "callers" } else { "" }, format!("{share}  {name}"), Role::Text)
         });
         lines.extend(edges);

@@ -16,7 +16,7 @@ use ratatui::layout::Rect;
 use ratatui::style::Style;
 use ratatui::text::Span;
 
-use super::labels::{clock_name, format_window, interval_timer, length};
+use super::labels::{format_window, length};
 use crate::profile::totals::BUCKET_NS;
 use crate::session::{Answer, Facts};
 use crate::tally::measure::{self, ValueUnit};
@@ -61,7 +61,7 @@ fn second_line(context: &PaneContext<'_>, facts: Option<&Facts>, width: u16) -> 
 /// filters of that kind.
 pub fn chip_at(context: &PaneContext<'_>, column: u16) -> Option<(Subject, usize)> {
     let facts = context.answer.map(|answer| &answer.facts);
-    let line = second_line(context, facts, context.size.0);
+    let line = second_line(context, facts, context.screen.size.0);
     let chips = chip_spans(context, context.options.theme);
     // Chips are last: all of them, or none.
     let first = line.len().checked_sub(chips.len()).filter(|_| !chips.is_empty())?;
@@ -209,7 +209,7 @@ fn running_threads(facts: &Facts) -> Option<f64> {
 /// The system call behind an engine, or how it samples, unless it is the usual one: in full, and
 /// where that has no room.
 fn system_call(engine: Engine, clock: Clock) -> Option<[String; 2]> {
-    let timer = || format!("setitimer({})", interval_timer(clock));
+    let timer = || format!("setitimer({})", clock.names().timer.0);
     match engine {
         Engine::Threads => None,
         Engine::Itimer => Some([timer(), timer()]),
@@ -225,15 +225,15 @@ fn sampling(context: &PaneContext<'_>, facts: Option<&Facts>) -> Vec<Segment> {
     let (dim, plain) = (style(Role::Dim), style(Role::Text));
     let state = facts.and_then(|facts| facts.engine_state);
     let dot = match state {
-        _ if context.ended.is_some() => Span::styled("○ ", dim),
-        _ if context.frozen => Span::styled("‖ ", style(Role::Notable)),
+        _ if context.session.ended.is_some() => Span::styled("○ ", dim),
+        _ if context.panes.timeline.is_frozen() => Span::styled("‖ ", style(Role::Notable)),
         Some(EngineState::Running) => Span::styled("● ", style(Role::Good)),
         None | Some(EngineState::Off) => Span::styled("○ ", dim),
         Some(_) => Span::styled("○ ", style(Role::Bad)),
     };
     let (clock, engine) =
         facts.map_or((context.options.clock, context.options.engine), |facts| (facts.clock, facts.engine));
-    let name = Span::styled(clock_name(clock), style(Role::Strong));
+    let name = Span::styled(clock.names().header, style(Role::Strong));
     let mut segments = vec![Segment::new(10).or(vec![dot, name])];
     // Only a profile itself knows the profiler and the timer that made it.
     let origin = facts.and_then(|facts| facts.origin.clone());
@@ -314,7 +314,7 @@ fn sampling(context: &PaneContext<'_>, facts: Option<&Facts>) -> Vec<Segment> {
         let notable = style(Role::Notable);
         segments.push(Segment::new(9).or_text(words, notable).or_text("diff", notable));
     }
-    if context.frozen {
+    if context.panes.timeline.is_frozen() {
         let waiting = facts.and_then(|facts| facts.waiting).map_or("–".to_owned(), measure::count);
         let words = format!("paused · {waiting} new samples");
         let notable = style(Role::Notable);
@@ -376,7 +376,7 @@ fn samples(context: &PaneContext<'_>, theme: Theme) -> Segment {
     let Some(answer) = context.answer else {
         return Segment::new(8).columns(20).or_text("– samples", dim).or_text("–", dim);
     };
-    let past = answer.question.past.filter(|_| context.timeline.has_span());
+    let past = answer.question.past.filter(|_| context.panes.timeline.has_span());
     let time = match (past, answer.facts.window_ns) {
         (Some(past), _) => format!("in a span of {}", length(past.buckets)),
         (None, None) => "in total".to_owned(),

@@ -15,7 +15,7 @@ pub(super) fn draw_idle_row(canvas: &mut Canvas<'_>, area: Rect, context: &PaneC
     let words = format!("idle: {} thread{plural}", measure::count(threads as u64));
     let [notable, dim] = [Role::Notable, Role::Dim].map(|role| canvas.style(role));
     let used = canvas.put(area.x + 2, y, room, &words, notable);
-    let rest = format!("  {} not counted above · Z shows them", measure::shown(ns, context.unit));
+    let rest = format!("  {} not counted above · Z shows them", measure::shown(ns, context.session.unit()));
     let rest = if text::columns(&rest, 99) > (room - used).into() { "  Z shows them" } else { &rest };
     canvas.put(area.x + 2 + used, y, room - used, rest, dim);
 }

@@ -5,28 +5,6 @@ use std::time::Duration;
 use super::context::PaneContext;
 use crate::profile::totals::BUCKET_NS;
 use crate::tally::measure;
-use crate::wire::Clock;
-
-/// Returns what a clock measures.
-pub fn clock_name(clock: Clock) -> &'static str {
-    match clock {
-        Clock::Prof => "CPU time",
-        Clock::Real => "wall time",
-        Clock::Virtual => "user time",
-        Clock::Alloc => "ALLOC",
-        Clock::Live => "LIVE",
-    }
-}
-
-/// Returns the interval timer of a clock, as setitimer(2) names it. Clocks of memory have none.
-pub fn interval_timer(clock: Clock) -> &'static str {
-    match clock {
-        Clock::Prof => "ITIMER_PROF",
-        Clock::Real => "ITIMER_REAL",
-        Clock::Virtual => "ITIMER_VIRTUAL",
-        Clock::Alloc | Clock::Live => "no timer",
-    }
-}
 
 /// Formats a number of ticks of 0.1 s as a duration.
 pub fn length(ticks: u64) -> String {
@@ -45,7 +23,7 @@ pub fn shown_time(context: &PaneContext<'_>) -> String {
     let window = format_window(answer.facts.window_ns);
     match answer.question.past {
         None => format!("{diff}last {window}"),
-        Some(past) => match context.timeline.has_span() {
+        Some(past) => match context.panes.timeline.has_span() {
             true => format!("{diff}span of {}", length(past.buckets)),
             false => format!("{diff}{window}, {} ago", length(past.back)),
         },

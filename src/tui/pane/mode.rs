@@ -48,15 +48,7 @@ impl Mode {
             Mode::Typing => vec![KeyContext::Typing],
             Mode::Help(..) => vec![KeyContext::Panes, KeyContext::Screen, KeyContext::Everywhere],
             Mode::Panes => {
-                let pane = match pane {
-                    Pane::Top => KeyContext::Top,
-                    Pane::Callers => KeyContext::Callers,
-                    Pane::Flame => KeyContext::Flame,
-                    Pane::Source => KeyContext::Source,
-                    Pane::Threads => KeyContext::Threads,
-                    Pane::Output => KeyContext::Output,
-                };
-                vec![pane, KeyContext::Panes, KeyContext::Screen, KeyContext::Everywhere]
+                vec![KeyContext::Pane(pane), KeyContext::Panes, KeyContext::Screen, KeyContext::Everywhere]
             }
         }
     }

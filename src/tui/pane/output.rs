@@ -23,9 +23,9 @@ use crate::tui::theme::{Depth, Role};
 
 /// Draws the pane; returns the position of the target's cursor.
 pub fn draw(canvas: &mut Canvas<'_>, area: Rect, context: &PaneContext<'_>) -> Option<Position> {
-    let typing = matches!(context.mode, Mode::Typing);
-    let active = context.pane == Pane::Output && (typing || matches!(context.mode, Mode::Panes));
-    let below = context.emulator.below();
+    let typing = matches!(context.screen.mode, Mode::Typing);
+    let active = context.screen.pane == Pane::Output && (typing || matches!(context.screen.mode, Mode::Panes));
+    let below = context.panes.emulator.below();
     let remark = match (typing, below) {
         (true, _) => Some(Span::styled("keys go to the target · Ctrl-] returns", canvas.style(Role::Notable))),
         (false, 0) if area.height == 1 => Some(Span::styled("no output yet", canvas.style(Role::Dim))),
@@ -37,7 +37,7 @@ pub fn draw(canvas: &mut Canvas<'_>, area: Rect, context: &PaneContext<'_>) -> O
     };
     title::draw_title(canvas, area, Some(Pane::Output), Pane::Output.name(), active, remark.as_slice());
     let body = Rect { y: area.y + 1, height: area.height.saturating_sub(1), ..area };
-    let used = context.emulator.used_rows();
+    let used = context.panes.emulator.used_rows();
     if !context.options.output || (used == 0 && below == 0) {
         let words = if context.options.output { "no output yet" } else { "the target writes to its own terminal" };
         sentences::draw_centered(canvas, body, body.height / 3, words, Role::Dim);
@@ -45,16 +45,16 @@ pub fn draw(canvas: &mut Canvas<'_>, area: Rect, context: &PaneContext<'_>) -> O
             return None;
         }
     }
-    let cursor = context.emulator.cursor();
+    let cursor = context.panes.emulator.cursor();
     let mut needed = used;
     if let (true, Some((_, row))) = (typing, cursor) {
         needed = needed.max(row + 1);
     }
     let first = needed.saturating_sub(body.height);
-    let (columns, rows) = context.emulator.size();
+    let (columns, rows) = context.panes.emulator.size();
     for row in first..rows.min(first.saturating_add(body.height)) {
         for column in 0..columns.min(body.width) {
-            if let Some(cell) = context.emulator.cell(row, column) {
+            if let Some(cell) = context.panes.emulator.cell(row, column) {
                 let style = limited(cell.style, canvas.theme.depth);
                 canvas.cell(body.x + column, body.y + row - first, cell.contents, cell.wide, style);
             }

@@ -18,16 +18,16 @@ pub(super) fn name_with_owner<'a>(context: &PaneContext<'_>, name: &'a str, full
 
 /// Fits the names of visible rows in the style of the screen, or scrolls them.
 pub(super) fn fit_names(context: &PaneContext<'_>, names: &[NameToFit<'_>]) -> Vec<String> {
-    if context.top.pan() == 0 {
-        return fit_names::fit_names(names, context.names);
+    if context.panes.top.pan() == 0 {
+        return fit_names::fit_names(names, context.screen.names);
     }
     names.iter().map(|name| fit_name(context, name.full, name.short, name.room).into_owned()).collect()
 }
 
 /// Fits one name in the style of the screen, or scrolls it.
 pub(super) fn fit_name<'a>(context: &PaneContext<'_>, full: &'a str, short: &'a str, room: usize) -> Cow<'a, str> {
-    match context.top.pan() {
-        0 => fit_names::fit_name(&NameToFit { full, short, room }, context.names),
-        pan => text::scroll(context.names.pick(full, short), room, pan.into()).into(),
+    match context.panes.top.pan() {
+        0 => fit_names::fit_name(&NameToFit { full, short, room }, context.screen.names),
+        pan => text::scroll(context.screen.names.pick(full, short), room, pan.into()).into(),
     }
 }

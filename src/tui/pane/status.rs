@@ -31,7 +31,6 @@ use crate::tui::pane::threads::state::ListItem;
 use crate::tui::pane::timeline::state::TimelineState;
 use crate::tui::text;
 use crate::tui::theme::Role;
-use crate::wire::Clock;
 
 /// The importance of the keys of the history while the display is paused.
 const HISTORY_IMPORTANCE: u8 = 11;
@@ -40,7 +39,10 @@ const NAME_COLUMNS: usize = 30;
 
 /// Draws the status line.
 pub fn draw(canvas: &mut Canvas<'_>, area: Rect, context: &PaneContext<'_>) {
-    if context.frozen && context.message.is_none() && matches!(context.mode, Mode::Panes | Mode::Help(..)) {
+    if context.panes.timeline.is_frozen()
+        && context.screen.message.is_none()
+        && matches!(context.screen.mode, Mode::Panes | Mode::Help(..))
+    {
         return super::timeline::draw::draw(canvas, area, context);
     }
     let [prompt, notable, strong, dim, key] =
@@ -62,9 +64,10 @@ pub fn draw(canvas: &mut Canvas<'_>, area: Rect, context: &PaneContext<'_>) {
         shown.flat_map(choice).collect::<Vec<Span<'static>>>()
     };
     let room: usize = area.width.saturating_sub(2).into();
-    let spans = match context.mode {
+    let spans = match &context.screen.mode {
         Mode::ConfirmItimer(command) => {
-            let signal = itimer_signal(if let Command::Clock(clock) = command { *clock } else { context.clock });
+            let clock = if let Command::Clock(clock) = command { *clock } else { context.session.clock.value() };
+            let signal = clock.names().timer.1;
             let ways = [
                 format!(
                     "use setitimer? it kills targets that reset {signal}, interrupts system calls (EINTR), is imprecise per thread"
@@ -87,28 +90,33 @@ pub fn draw(canvas: &mut Canvas<'_>, area: Rect, context: &PaneContext<'_>) {
                 [false, true].map(|is_short| choices(KeyContext::Ending, is_short)),
             )
         }
-        _ => match (context.message.filter(|message| !hides_deadlock(context, message)), context.ended) {
-            (Some(message), None) => vec![Span::styled(message.text.clone(), notable)],
-            (Some(message), Some(_)) if !message.is_sticky => vec![Span::styled(message.text.clone(), notable)],
-            (_, Some(ending)) => {
-                let words = format!("{}{}", ended(context, ending), describe_successor(context));
-                let wide = text::columns(&words, room);
-                let mut spans = vec![Span::styled(words, notable)];
-                // The selected function is named too, if there is room.
-                if let Some(left) = room.checked_sub(wide + 3).filter(|left| *left >= NAME_COLUMNS) {
-                    spans.push("   ".into());
-                    spans.extend(selected(canvas, context, left));
+        _ => {
+            match (
+                context.screen.message.as_ref().filter(|message| !hides_deadlock(context, message)),
+                context.session.ended,
+            ) {
+                (Some(message), None) => vec![Span::styled(message.text.clone(), notable)],
+                (Some(message), Some(_)) if !message.is_sticky => vec![Span::styled(message.text.clone(), notable)],
+                (_, Some(ending)) => {
+                    let words = format!("{}{}", ended(context, ending), describe_successor(context));
+                    let wide = text::columns(&words, room);
+                    let mut spans = vec![Span::styled(words, notable)];
+                    // The selected function is named too, if there is room.
+                    if let Some(left) = room.checked_sub(wide + 3).filter(|left| *left >= NAME_COLUMNS) {
+                        spans.push("   ".into());
+                        spans.extend(selected(canvas, context, left));
+                    }
+                    spans
                 }
-                spans
+                (None, None) => match deadlock(context) {
+                    Some(sentences) => {
+                        let ways = |segment: Segment, sentence| segment.or_text(sentence, notable);
+                        fit_line::fit(&[sentences.into_iter().fold(Segment::new(1), ways)], room)
+                    }
+                    None => with_download(canvas, context, room),
+                },
             }
-            (None, None) => match deadlock(context) {
-                Some(sentences) => {
-                    let ways = |segment: Segment, sentence| segment.or_text(sentence, notable);
-                    fit_line::fit(&[sentences.into_iter().fold(Segment::new(1), ways)], room)
-                }
-                None => with_download(canvas, context, room),
-            },
-        },
+        }
     };
     canvas.spans(area.x + 1, area.y, room as u16, &spans);
 }
@@ -143,16 +151,6 @@ fn with_download(canvas: &Canvas<'_>, context: &PaneContext<'_>, room: usize) ->
     }
 }
 
-/// The signal of setitimer for a clock. Its default action terminates the process.
-fn itimer_signal(clock: Clock) -> &'static str {
-    match clock {
-        // A clock of memory asks for no confirmation.
-        Clock::Prof | Clock::Alloc | Clock::Live => "SIGPROF",
-        Clock::Real => "SIGALRM",
-        Clock::Virtual => "SIGVTALRM",
-    }
-}
-
 /// The longest form of a question that fits, and its answers, long or short.
 fn question<const N: usize>(
     room: usize,
@@ -180,13 +178,14 @@ pub(super) struct Described<'a> {
 /// their margins; in the flame graph, a box.
 fn selected(canvas: &Canvas<'_>, context: &PaneContext<'_>, room: usize) -> Vec<Span<'static>> {
     let Some(answer) = context.answer else { return Vec::new() };
-    let line = if context.pane == Pane::Source { source::line_under_cursor(context) } else { None };
-    let Described { full, short, module, numbers } = match (context.pane, &line) {
+    let line = if context.screen.pane == Pane::Source { source::line_under_cursor(context) } else { None };
+    let Described { full, short, module, numbers } = match (context.screen.pane, &line) {
         (Pane::Threads, _) => return thread(canvas, context, answer, room),
         (Pane::Flame, _) => {
             let Some(flame) = &answer.flame else { return Vec::new() };
-            let tiles = context.flame.tiles(flame);
-            let Some(tile) = context.flame.at(flame, &tiles, context.top.selected_name()).or(tiles.first().copied())
+            let tiles = context.panes.flame.tiles(flame);
+            let Some(tile) =
+                context.panes.flame.at(flame, &tiles, context.panes.top.selected_name()).or(tiles.first().copied())
             else {
                 return Vec::new();
             };
@@ -195,7 +194,8 @@ fn selected(canvas: &Canvas<'_>, context: &PaneContext<'_>, room: usize) -> Vec<
             Described { full, short: &shown.short, module: &shown.module, numbers: vec![box_weight(context, shown)] }
         }
         (Pane::Callers, _) => {
-            let edge = answer.callers.as_ref().and_then(|callers| Some((callers, context.callers.edge(callers)?)));
+            let edge =
+                answer.callers.as_ref().and_then(|callers| Some((callers, context.panes.callers.edge(callers)?)));
             match edge {
                 Some((callers, edge)) => {
                     let part = weight(context, (edge.weight_ns, edge.change), callers.whole_ns);
@@ -207,7 +207,7 @@ fn selected(canvas: &Canvas<'_>, context: &PaneContext<'_>, room: usize) -> Vec<
         (Pane::Source, Some((words, weight))) => {
             let base_ns = context.window_base_ns();
             let share = |label: &str, ns, change: Option<Change>| match change {
-                Some(change) => format!("{label} {}", measure::signed(ns, context.unit, change.negative)),
+                Some(change) => format!("{label} {}", measure::signed(ns, context.session.unit(), change.negative)),
                 None => format!("{label} {}", measure::percentage(ns, base_ns).trim_start()),
             };
             let flat = share("flat", weight.flat_ns, weight.changes.map(|changes| changes.flat));
@@ -240,7 +240,7 @@ fn selected(canvas: &Canvas<'_>, context: &PaneContext<'_>, room: usize) -> Vec<
 
 /// Describes the selected thread or process and its load.
 fn thread(canvas: &Canvas<'_>, context: &PaneContext<'_>, answer: &Answer, room: usize) -> Vec<Span<'static>> {
-    let (name, of, load) = match context.threads.selection() {
+    let (name, of, load) = match context.panes.threads.selection() {
         Some((_, ListItem::Process(process, _))) => {
             let when = (context.options.base.is_none().then_some(answer.now_ns), &*answer.facts.pids);
             (threads::process_words(process, when, room), format!("  process {}", process.pid), &process.load)
@@ -258,7 +258,7 @@ fn thread(canvas: &Canvas<'_>, context: &PaneContext<'_>, answer: &Answer, room:
     let share = threads::signed_share(weight.ns, threads::share_base(answer), load.change);
     let whole = if answer.facts.clock.is_memory() { "of all bytes" } else { "of a CPU" };
     let negative = load.change.is_some_and(|change| change.weight.negative);
-    let numbers = format!("{}  {share} {whole}", measure::signed(weight.ns, context.unit, negative));
+    let numbers = format!("{}  {share} {whole}", measure::signed(weight.ns, context.session.unit(), negative));
     let numbers = if text::columns(&numbers, room) + NAME_COLUMNS > room { String::new() } else { numbers };
     let left = room - text::columns(&numbers, room) - if numbers.is_empty() { 0 } else { 2 };
     let name = text::cut_middle(&name, left).into_owned();
@@ -271,9 +271,9 @@ fn thread(canvas: &Canvas<'_>, context: &PaneContext<'_>, answer: &Answer, room:
 
 /// The selected function: full name, module, and its shares with their margins.
 pub(super) fn function<'a>(context: &PaneContext<'a>) -> Described<'a> {
-    let Some((_, line)) = context.top.selection() else {
-        let full = context.top.selected_name().unwrap_or("");
-        let (short, module) = context.top.selected_names().unwrap_or((full, ""));
+    let Some((_, line)) = context.panes.top.selection() else {
+        let full = context.panes.top.selected_name().unwrap_or("");
+        let (short, module) = context.panes.top.selected_names().unwrap_or((full, ""));
         return Described { full, short, module, numbers: Vec::new() };
     };
     let base_ns = context.window_base_ns();
@@ -282,12 +282,12 @@ pub(super) fn function<'a>(context: &PaneContext<'a>) -> Described<'a> {
     let samples = |ns: u64| {
         // The allocations of a function itself are as large as those of its callees.
         let own = (u128::from(objects) * u128::from(ns)).checked_div(line.window.1.into()).unwrap_or(0);
-        window.map_or(0, |window| window.independent_samples(ns, own as u64, context.relative))
+        window.map_or(0, |window| window.independent_samples(ns, own as u64, context.question.relative))
     };
     let share = |label: &str, ns: u64, change: Option<Change>| match change {
         Some(change) => {
             let chance = if change.significant || ns == 0 { "" } else { " (not significant)" };
-            format!("{label} {}{chance}", measure::signed(ns, context.unit, change.negative))
+            format!("{label} {}{chance}", measure::signed(ns, context.session.unit(), change.negative))
         }
         None => {
             let margin = margin(ns, base_ns, samples(ns)).map_or(String::new(), |margin| format!(" ±{margin}"));
@@ -308,7 +308,11 @@ pub(super) fn function<'a>(context: &PaneContext<'a>) -> Described<'a> {
 /// Formats a weight, which may be a difference, and its share.
 fn weight(context: &PaneContext<'_>, (ns, change): (u64, Option<Change>), base_ns: u64) -> String {
     let negative = change.is_some_and(|change| change.negative);
-    format!("{}  {}", measure::signed(ns, context.unit, negative), measure::percentage(ns, base_ns).trim_start())
+    format!(
+        "{}  {}",
+        measure::signed(ns, context.session.unit(), negative),
+        measure::percentage(ns, base_ns).trim_start()
+    )
 }
 
 /// Formats the weight of a box; in a diff, also its weight in the baseline.
@@ -355,7 +359,7 @@ fn ended(context: &PaneContext<'_>, ending: TargetExit) -> String {
 
 /// Says that a new process of the target's name is awaited, or that it runs.
 fn describe_successor(context: &PaneContext<'_>) -> String {
-    match (&context.options.successor, context.successor) {
+    match (&context.options.successor, context.session.successor) {
         (Some(_), None) => " · waiting for a new one".to_owned(),
         (Some(_), Some(pid)) => {
             let mut bindings = context.options.keys.bindings().iter();
@@ -389,7 +393,7 @@ pub fn draw_footer(canvas: &mut Canvas<'_>, area: Rect, context: &PaneContext<'_
 
 /// The label, words and importance of a key of the history while the display is paused: `[ ] 1 s`.
 fn history_hint(context: &PaneContext<'_>, binding: &Binding) -> Option<(String, String, u8)> {
-    if !context.frozen || !matches!(context.mode, Mode::Panes) {
+    if !context.panes.timeline.is_frozen() || !matches!(context.screen.mode, Mode::Panes) {
         return None;
     }
     let label = binding.label.split(' ').next().unwrap_or_default();
@@ -398,7 +402,7 @@ fn history_hint(context: &PaneContext<'_>, binding: &Binding) -> Option<(String,
             let is_back = |other: &&Binding| matches!(other.action, Action::Step { newer: true, size: s } if s == size);
             let back = context.options.keys.bindings().iter().find(is_back);
             let label = back.map_or(label.to_owned(), |back| format!("{label} {}", back.label));
-            (label, labels::length(TimelineState::step_ticks(size, context.window_ns)))
+            (label, labels::length(TimelineState::step_ticks(size, context.question.window_ns)))
         }
         Action::Mark => (label.to_owned(), "mark".to_owned()),
         Action::Colon => (format!("{label}at"), "14:05".to_owned()),
@@ -411,26 +415,28 @@ fn history_hint(context: &PaneContext<'_>, binding: &Binding) -> Option<(String,
 /// Whether the footer shows a key: it has an effect at the moment.
 fn applies(context: &PaneContext<'_>, binding: &Binding) -> bool {
     match binding.action {
-        Action::Back if binding.context == KeyContext::Everywhere => match context.mode {
+        Action::Back if binding.context == KeyContext::Everywhere => match &context.screen.mode {
             Mode::Panes => {
-                context.card
-                    || context.message.is_some_and(|message| message.is_sticky)
-                    || context.view != View::Dashboard
+                context.screen.card
+                    || context.screen.message.as_ref().is_some_and(|message| message.is_sticky)
+                    || context.screen.view != View::Dashboard
             }
             Mode::ConfirmQuit | Mode::ConfirmItimer(_) | Mode::Ending(_) => false,
             _ => true,
         },
         Action::Accept => context.key_contexts().first() == Some(&binding.context),
         // A second SIGKILL has no effect.
-        Action::End => !matches!(context.mode, Mode::Ending(2..)),
-        Action::Clock(clock) => clock != context.clock,
+        Action::End => !matches!(context.screen.mode, Mode::Ending(2..)),
+        Action::Clock(clock) => clock != context.session.clock.value(),
         Action::Zoom => {
-            let dashboard = Layout::new(context.size, View::Dashboard, context.output_rows(), 0);
+            let dashboard = Layout::new(context.screen.size, View::Dashboard, context.output_rows(), 0);
             dashboard.is_some_and(|layout| layout.panes.len() > 1)
         }
-        Action::Enter if context.pane == Pane::Output => context.options.output && context.ended.is_none(),
-        Action::Out if binding.context == KeyContext::Flame => context.flame.zoom().next().is_some(),
-        Action::Out => context.pane != Pane::Flame && context.callers.has_past(),
+        Action::Enter if context.screen.pane == Pane::Output => {
+            context.options.output && context.session.ended.is_none()
+        }
+        Action::Out if binding.context == KeyContext::Pane(Pane::Flame) => context.panes.flame.zoom().next().is_some(),
+        Action::Out => context.screen.pane != Pane::Flame && context.panes.callers.has_past(),
         _ => true,
     }
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::context::PaneContext;
-use super::labels::{clock_name, format_window, interval_timer, program};
+use super::labels::{format_window, program};
 use crate::tally::measure;
 use crate::tally::query::Filters;
 use crate::tui::filters;
@@ -36,10 +36,10 @@ pub fn waiting(context: &PaneContext<'_>) -> Vec<(String, Role)> {
             (format!("{total} samples in total; w selects a longer window"), Role::Dim),
         ];
     }
-    if context.ended.is_some() {
+    if context.session.ended.is_some() {
         return vec![(facts.explain_no_samples(), Role::Notable)];
     }
-    let (clock, timer) = (clock_name(facts.clock), interval_timer(facts.clock));
+    let (clock, timer) = (facts.clock.names().header, facts.clock.names().timer.0);
     let used = measure::duration(facts.cpu_used);
     let period = measure::duration(Duration::from_nanos(facts.period_ns));
     let (problem, remedy) = match facts.engine_state {
@@ -70,18 +70,18 @@ pub fn waiting(context: &PaneContext<'_>) -> Vec<(String, Role)> {
         ),
         None | Some(EngineState::Off | EngineState::Running) => {
             return match facts.clock {
-                Clock::Prof | Clock::Virtual => vec![
+                Clock::Real => vec![("waiting for the first sample".to_owned(), Role::Text)],
+                clock if !clock.is_memory() => vec![
                     (format!("waiting for CPU time ({used} used)"), Role::Text),
                     (format!("first sample after {period} of CPU time; r samples wall time"), Role::Dim),
                 ],
-                Clock::Alloc | Clock::Live => vec![
+                _ => vec![
                     ("waiting for the first sampled allocation".to_owned(), Role::Text),
                     (
                         format!("one sample in {} of allocated memory (--bytes)", measure::interval(facts.period_ns)),
                         Role::Dim,
                     ),
                 ],
-                Clock::Real => vec![("waiting for the first sample".to_owned(), Role::Text)],
             };
         }
     };
@@ -91,9 +91,9 @@ pub fn waiting(context: &PaneContext<'_>) -> Vec<(String, Role)> {
 /// Returns the sentences for a selected function without samples: the filter that removes it, as
 /// far as its name and module show, or the window.
 pub(super) fn absent(context: &PaneContext<'_>, full: &str) -> Vec<(String, Role)> {
-    let known = context.top.selected_names().filter(|_| context.top.selected_name() == Some(full));
+    let known = context.panes.top.selected_names().filter(|_| context.panes.top.selected_name() == Some(full));
     let name = NameToFit { full, short: known.map_or(full, |(short, _)| short), room: 60 };
-    let name = fit_name(&name, context.names).into_owned();
+    let name = fit_name(&name, context.screen.names).into_owned();
     let mut lines = vec![(name, Role::Strong)];
     let Some(answer) = context.answer else { return lines };
     let active = &answer.question.filters;

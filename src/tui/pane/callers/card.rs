@@ -106,32 +106,34 @@ fn draw_card_title(canvas: &mut Canvas<'_>, area: Rect, context: &PaneContext<'_
     let both = [own.clone(), vec![Span::styled(" · ", dim)], number(callers.cum_ns, "with callees").to_vec()].concat();
     let shares = Segment::new(1).or(both).or(own);
     // A row that filters have taken has no short name.
-    let selected = context.top.selected_names().filter(|_| context.top.selected_name() == Some(&callers.full));
+    let selected =
+        context.panes.top.selected_names().filter(|_| context.panes.top.selected_name() == Some(&callers.full));
     let short = if callers.short.is_empty() { selected.map_or("", |(short, _)| short) } else { &callers.short };
     let short = row_names::name_with_owner(context, short, &callers.full);
     // The name comes first, but the time in the function itself is always said.
     let left = usize::from(area.width).saturating_sub(TITLE_COLUMNS);
-    let beside = left.saturating_sub(text::columns(context.names.pick(&callers.full, &short), left));
+    let beside = left.saturating_sub(text::columns(context.screen.names.pick(&callers.full, &short), left));
     let right = match callers.short.is_empty() {
         true => Vec::new(),
         false => fit_line::fit(&[shares], beside.max(OWN_SHARE_COLUMNS)),
     };
     let room = left.saturating_sub(fit_line::width(&right));
-    let name = fit_name(&NameToFit { full: &callers.full, short: &short, room }, context.names);
+    let name = fit_name(&NameToFit { full: &callers.full, short: &short, room }, context.screen.names);
     title::draw_title(canvas, area, Some(Pane::Callers), &name, false, &right);
 }
 
 /// The rows of the function's listing that have weight, with it: lines of its source, or its
 /// instructions if the source is unavailable.
 fn hot_rows(context: &PaneContext<'_>, listing: &SourceListing) -> Vec<(usize, u64)> {
-    match context.source.text(listing) {
+    match context.panes.source.text(listing) {
         Some(source) => {
-            let lines = listing.lines.lines.iter().filter(|line| Some(line.file.as_str()) == context.source.file());
+            let lines =
+                listing.lines.lines.iter().filter(|line| Some(line.file.as_str()) == context.panes.source.file());
             let rows = lines.filter_map(|line| Some(((line.line as usize).checked_sub(1)?, line.cum_ns)));
             rows.filter(|&(row, _)| row < source.lines.len()).collect()
         }
         None => {
-            let weight = |(index, row): (usize, usize)| (index, context.source.row_weight(row).cum().0);
+            let weight = |(index, row): (usize, usize)| (index, context.panes.source.row_weight(row).cum().0);
             instruction_rows(context)
                 .into_iter()
                 .enumerate()
@@ -144,7 +146,7 @@ fn hot_rows(context: &PaneContext<'_>, listing: &SourceListing) -> Vec<(usize, u
 
 /// The rows of the assembly that are instructions, not titles or source lines.
 fn instruction_rows(context: &PaneContext<'_>) -> Vec<usize> {
-    let assembly = context.source.rows();
+    let assembly = context.panes.source.rows();
     (0..assembly.rows.len()).filter(|&row| assembly.instruction(row).is_some()).collect()
 }
 
@@ -229,7 +231,7 @@ impl CardPainter<'_, '_> {
         let hue = if edge.is_own { self.canvas.theme.module(&edge.module) } else { dim };
         let room = self.name_room().saturating_sub(used.into());
         let name = match way {
-            "" => fit_name(&NameToFit { full: &edge.full, short: &edge.short, room }, self.context.names),
+            "" => fit_name(&NameToFit { full: &edge.full, short: &edge.short, room }, self.context.screen.names),
             _ => step_name(&edge.short).into(),
         };
         self.put(start + used, &name, hue);
@@ -268,7 +270,7 @@ impl CardPainter<'_, '_> {
     /// Draws the hottest lines or instructions in the rows that are left.
     fn draw_lines(&mut self, listing: &SourceListing) {
         let weights = hot_rows(self.context, listing);
-        let source = self.context.source.text(listing);
+        let source = self.context.panes.source.text(listing);
         let path = source.map(|source| source.path.rsplit('/').next().unwrap_or_default());
         let what = match (path, weights.is_empty()) {
             (_, true) => String::new(),
@@ -291,7 +293,7 @@ impl CardPainter<'_, '_> {
         let instructions = if source.is_none() { instruction_rows(self.context) } else { Vec::new() };
         let length = source.map_or(instructions.len(), |source| source.lines.len());
         let all = 0..=length.saturating_sub(1);
-        let within = match source.and_then(|_| source::range(self.context.source, listing)) {
+        let within = match source.and_then(|_| source::range(&self.context.panes.source, listing)) {
             Some((first, last)) => (first as usize).saturating_sub(1)..=(last as usize).min(length).saturating_sub(1),
             None => all,
         };
@@ -299,7 +301,7 @@ impl CardPainter<'_, '_> {
         let line_text = |row: usize| match source {
             Some(source) => source.lines.get(row).map_or("", |line| line),
             None => {
-                let at = instructions.get(row).and_then(|&row| self.context.source.rows().instruction(row));
+                let at = instructions.get(row).and_then(|&row| self.context.panes.source.rows().instruction(row));
                 at.map_or("", |(_, at)| &at.text)
             }
         };

@@ -101,7 +101,7 @@ pub fn draw(canvas: &mut Canvas<'_>, area: Rect, context: &PaneContext<'_>) {
     }
     let rows = rows(area);
     centre(canvas, Rect { y: body.y + rows.above, height: rows.centre, ..body }, context, callers);
-    let (above, below) = context.callers.scrolled();
+    let (above, below) = context.panes.callers.scrolled();
     let callers_rows =
         (0..rows.above).map(|index| (body.y + rows.above - 1 - index, -((usize::from(index) + above + 1) as isize)));
     let first_y = body.y + rows.above + rows.centre;
@@ -109,7 +109,7 @@ pub fn draw(canvas: &mut Canvas<'_>, area: Rect, context: &PaneContext<'_>) {
     let shown: Vec<ShownRow<'_>> = callers_rows
         .chain(callees_rows)
         .filter_map(|(y, row)| {
-            let (tree_row, edge) = (context.callers.tree_row(row)?, context.callers.edge_at(callers, row)?);
+            let (tree_row, edge) = (context.panes.callers.tree_row(row)?, context.panes.callers.edge_at(callers, row)?);
             Some(ShownRow { row, tree_row, edge, area: Rect { y, height: 1, ..body } })
         })
         .collect();
@@ -139,7 +139,7 @@ fn centre(canvas: &mut Canvas<'_>, area: Rect, context: &PaneContext<'_>, caller
     }
     let room = usize::from(area.width.saturating_sub(2));
     let short = &*row_names::name_with_owner(context, &callers.short, &callers.full);
-    let name = context.names.pick(&callers.full, short);
+    let name = context.screen.names.pick(&callers.full, short);
     // The module is shown only if the whole name fits beside it.
     let beside =
         *callers.module != *name && text::columns(name, room) + 2 + text::columns(&callers.module, room) <= room;
@@ -158,7 +158,7 @@ fn centre(canvas: &mut Canvas<'_>, area: Rect, context: &PaneContext<'_>, caller
         let part = if base_ns == 0 { 0.0 } else { ns as f64 / base_ns as f64 };
         let heat = change.map_or_else(|| canvas.theme.heat(part), |change| canvas.theme.change(change));
         let negative = change.is_some_and(|change| change.negative);
-        let value = Span::styled(measure::signed(ns, context.unit, negative), heat);
+        let value = Span::styled(measure::signed(ns, context.session.unit(), negative), heat);
         let share = Span::styled(format!(" {}", measure::percentage(ns, base_ns).trim_start()), heat);
         let label = Span::styled(format!("{label} "), dim);
         let segment = match change {
@@ -232,7 +232,8 @@ impl ShownRow<'_> {
         let (words, wide, style) = match edge.change {
             Some(change) => {
                 let sign = if change.negative || edge.weight_ns == 0 { "" } else { "+" };
-                let words = format!("{sign}{}", measure::signed(edge.weight_ns, context.unit, change.negative));
+                let words =
+                    format!("{sign}{}", measure::signed(edge.weight_ns, context.session.unit(), change.negative));
                 (words, CHANGE_COLUMNS, canvas.theme.change(change))
             }
             None => {
@@ -260,13 +261,13 @@ impl ShownRow<'_> {
         };
         let dim = canvas.style(Role::Dim);
         put(canvas, self.sign_column(), sign, dim);
-        let matched = context.is_match(&edge.full, context.names.pick(&edge.full, &edge.short));
+        let matched = context.is_match(&edge.full, context.screen.names.pick(&edge.full, &edge.short));
         let hue = if edge.is_own { canvas.theme.module(&edge.module) } else { dim };
         let style = if matched { hue.patch(canvas.style(Role::Match)) } else { hue };
         let start = self.sign_column() + SIGN_COLUMNS;
         let used = put(canvas, start, name, style);
         put(canvas, start + used, self.mark(), dim);
-        if self.row == context.callers.row() && active {
+        if self.row == context.panes.callers.row() && active {
             put(canvas, 0, "▸", canvas.style(Role::TitleActive));
             canvas.tint(area, canvas.theme.selected(true));
         }

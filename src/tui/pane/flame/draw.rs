@@ -40,25 +40,30 @@ pub fn draw(canvas: &mut Canvas<'_>, area: Rect, context: &PaneContext<'_>) {
     let active = context.is_active(Pane::Flame);
     let body = Rect { y: area.y + 1, height: area.height.saturating_sub(1), ..area };
     let shown = context.answer.and_then(|answer| answer.flame.as_deref());
-    let tiles = shown.map(|flame| context.flame.tiles(flame)).unwrap_or_default();
+    let tiles = shown.map(|flame| context.panes.flame.tiles(flame)).unwrap_or_default();
     let levels = tiles.last().map_or(0, |tile| tile.depth + 1);
-    let more = levels.saturating_sub(context.flame.first() + usize::from(body.height));
-    let hidden = if context.flame.root_below { (more, context.flame.first()) } else { (context.flame.first(), more) };
+    let more = levels.saturating_sub(context.panes.flame.first() + usize::from(body.height));
+    let hidden = if context.panes.flame.root_below {
+        (more, context.panes.flame.first())
+    } else {
+        (context.panes.flame.first(), more)
+    };
     let has_folds = tiles.iter().any(|tile| matches!(tile.kind, TileKind::Folded(_)));
     let remarks = remarks(canvas, context, shown, hidden, has_folds, area.width);
     title::draw_title(canvas, area, Some(Pane::Flame), Pane::Flame.name(), active, &remarks);
     let Some(flame) = shown.filter(|_| !tiles.is_empty()) else {
         return nothing(canvas, body, context, shown);
     };
-    let selected = context.top.selected_name();
-    let cursor = context.flame.at(flame, &tiles, selected).filter(|_| active);
+    let selected = context.panes.top.selected_name();
+    let cursor = context.panes.flame.at(flame, &tiles, selected).filter(|_| active);
     let found = context.search_pattern();
     let shades = shades(flame, &tiles, canvas.theme.depth);
     for (tile, shade) in tiles.iter().zip(shades) {
-        let Some(row) = tile.depth.checked_sub(context.flame.first()).filter(|row| *row < body.height.into()) else {
+        let Some(row) = tile.depth.checked_sub(context.panes.flame.first()).filter(|row| *row < body.height.into())
+        else {
             continue;
         };
-        let y = if context.flame.root_below { body.bottom() - 1 - row as u16 } else { body.y + row as u16 };
+        let y = if context.panes.flame.root_below { body.bottom() - 1 - row as u16 } else { body.y + row as u16 };
         let light = light(context, flame, tile, cursor, selected, found);
         let tile = cursor.filter(|_| light == Highlight::Cursor).unwrap_or(*tile);
         let place = Rect { x: body.x + tile.x, y, width: tile.width, height: 1 };
@@ -80,7 +85,7 @@ fn light(
         () if selected.is_some_and(|selected| any(&|shown| !shown.full.is_empty() && shown.full == selected)) => {
             Highlight::Selected
         }
-        () if found.is_some_and(|pattern| any(&|shown| state::matches(pattern, context.names, shown))) => {
+        () if found.is_some_and(|pattern| any(&|shown| state::matches(pattern, context.screen.names, shown))) => {
             Highlight::Match
         }
         () => Highlight::Plain,
@@ -129,7 +134,7 @@ impl BoxPainter<'_> {
         let base_ns = context.window_base_ns();
         let part = |ns: u64| if base_ns == 0 { 0.0 } else { ns as f64 / base_ns as f64 };
         let heat = part(self.self_ns());
-        let (colour, module) = (context.flame.colour, named.module.as_str());
+        let (colour, module) = (context.panes.flame.colour, named.module.as_str());
         let change = shown.difference.map(|Difference { ns, change }| {
             // A share that shrinks while the time grows is in doubt.
             let points = measure::points(shown.before_and_now(), context.diff_bases_ns());
@@ -167,7 +172,7 @@ impl BoxPainter<'_> {
 
     fn name(&self, index: usize) -> &str {
         let shown = &self.flame.boxes[index];
-        self.context.names.pick(&shown.full, &shown.short)
+        self.context.screen.names.pick(&shown.full, &shown.short)
     }
 
     /// As much of the names as fits, and the share if both fit. The box under the cursor and the
@@ -208,10 +213,10 @@ fn share(context: &PaneContext<'_>, shown: &FlameBox) -> String {
     let base_ns = context.window_base_ns();
     let is_all = shown.full.is_empty();
     match shown.difference {
-        Some(Difference { ns, change }) if is_all => measure::signed(ns, context.unit, change.negative),
+        Some(Difference { ns, change }) if is_all => measure::signed(ns, context.session.unit(), change.negative),
         // As in Top, the difference is that of shares.
         Some(_) => measure::points(shown.before_and_now(), context.diff_bases_ns()),
-        None if is_all => measure::shown(shown.weight_ns, context.unit),
+        None if is_all => measure::shown(shown.weight_ns, context.session.unit()),
         None => measure::percentage(shown.weight_ns, base_ns).trim_start().to_owned(),
     }
 }
@@ -226,8 +231,9 @@ fn remarks(
     width: u16,
 ) -> Vec<Span<'static>> {
     let mut words: Vec<(u8, String, Role)> = Vec::new();
-    if let Some(last) = context.flame.zoom().last() {
-        let short = shown.and_then(|flame| flame.boxes.get(context.flame.root(flame)?)).map(|root| root.short.as_str());
+    if let Some(last) = context.panes.flame.zoom().last() {
+        let short =
+            shown.and_then(|flame| flame.boxes.get(context.panes.flame.root(flame)?)).map(|root| root.short.as_str());
         let name = text::cut_right(bare_name(short.unwrap_or(last)), 32).into_owned();
         words.push((5, format!("zoom: {name}"), Role::Notable));
     }
@@ -248,14 +254,14 @@ fn remarks(
     if let Some((threads, _)) = context.idle() {
         words.push((4, format!("without {}", labels::idle_threads(threads)), Role::Notable));
     }
-    if context.flame.bottom_up {
+    if context.panes.flame.bottom_up {
         words.push((4, "bottom-up".to_owned(), Role::Notable));
     }
-    if context.roots != TagRoot::Plain {
-        words.push((4, context.roots.word().label.to_owned(), Role::Notable));
+    if context.question.roots != TagRoot::Plain {
+        words.push((4, context.question.roots.word().label.to_owned(), Role::Notable));
     }
     let compares = context.answer.is_some_and(|answer| answer.baseline_ns.is_some());
-    let by = match context.flame.colour {
+    let by = match context.panes.flame.colour {
         _ if compares => "red: more, blue: less",
         Colour::Module => "by module",
         Colour::Heat => "by heat",
@@ -266,15 +272,15 @@ fn remarks(
 
 /// Explains why there are no boxes.
 fn nothing(canvas: &mut Canvas<'_>, body: Rect, context: &PaneContext<'_>, shown: Option<&Flame>) {
-    let zoomed = context.flame.zoom().last().is_some();
-    if zoomed && shown.is_some_and(|flame| context.flame.root(flame).is_none()) && !context.top.is_empty() {
+    let zoomed = context.panes.flame.zoom().last().is_some();
+    if zoomed && shown.is_some_and(|flame| context.panes.flame.root(flame).is_none()) && !context.panes.top.is_empty() {
         sentences::draw_centered(canvas, body, body.height / 3, "no samples of this box in the window", Role::Text);
         sentences::draw_centered(canvas, body, body.height / 3 + 1, "Backspace zooms out", Role::Dim);
         return;
     }
     // The top pane explains it; if that is not visible, this pane does.
     let beside = context.layout().is_some_and(|layout| layout.pane(Pane::Top).is_some());
-    if !beside && context.top.is_empty() {
+    if !beside && context.panes.top.is_empty() {
         sentences::draw_sentences(canvas, body, &waiting::waiting(context));
     }
 }

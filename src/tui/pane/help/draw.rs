@@ -27,13 +27,13 @@ pub fn draw(canvas: &mut Canvas<'_>, area: Rect, context: &PaneContext<'_>, page
     let facts = PageFacts {
         table: context.options.keys.bindings(),
         facts: context.answer.map(|answer| &answer.facts),
-        explanation: context.explanation,
-        thread: context.threads.deepest(),
-        chain: context.threads.chain(),
+        explanation: context.panes.explanation.as_ref(),
+        thread: context.panes.threads.deepest(),
+        chain: context.panes.threads.chain(),
         now_ns: context.answer.map_or(0, |answer| answer.now_ns),
     };
     let columns = pages::columns(page, &facts, area.width);
-    let height = layout::page_rows(context.size);
+    let height = layout::page_rows(context.screen.size);
     let rows = columns.iter().map(Vec::len).max().unwrap_or(0);
     let scroll = scroll.min(rows.saturating_sub(height));
     let name = match page {

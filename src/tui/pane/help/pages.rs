@@ -11,6 +11,7 @@ use crate::tally::measure;
 use crate::tally::threads::ThreadRow;
 use crate::tui::command::table;
 use crate::tui::keys::{Binding, KeyContext};
+use crate::tui::layout::Pane;
 use crate::tui::pane::help::deepest;
 use crate::tui::pane::help::explain::{self, NameQuestion};
 use crate::tui::pane::help::holder;
@@ -75,14 +76,9 @@ pub fn columns(page: HelpPage, shown: &PageFacts<'_>, width: u16) -> Vec<Vec<Hel
 }
 
 fn keys(table: &[Binding], width: u16) -> Vec<HelpLine> {
-    let groups = [
-        ("Screen", &[KeyContext::Screen, KeyContext::Panes, KeyContext::Everywhere][..]),
-        ("Top", &[KeyContext::Top]),
-        ("Callers", &[KeyContext::Callers]),
-        ("Flame", &[KeyContext::Flame]),
-        ("Source", &[KeyContext::Source]),
-        ("Threads", &[KeyContext::Threads]),
-        ("Output", &[KeyContext::Output, KeyContext::Typing]),
+    let screen = ("Screen", vec![KeyContext::Screen, KeyContext::Panes, KeyContext::Everywhere]);
+    let panes = Pane::ALL.map(|pane| (pane.name(), KeyContext::of_pane(pane)));
+    let others: [(&str, &[KeyContext]); 6] = [
         ("Prompt", &[KeyContext::Prompt]),
         ("Command line", &[KeyContext::Colon]),
         ("Save", &[KeyContext::Save]),
@@ -90,8 +86,9 @@ fn keys(table: &[Binding], width: u16) -> Vec<HelpLine> {
         ("After the end of a process", &[KeyContext::Successor]),
         ("Quit with a launched target", &[KeyContext::Question, KeyContext::Ending]),
     ];
+    let others = others.map(|(heading, contexts)| (heading, contexts.to_vec()));
     let mut lines = Vec::new();
-    for (heading, places) in groups {
+    for (heading, places) in [screen].into_iter().chain(panes).chain(others) {
         if !lines.is_empty() {
             lines.push(HelpLine::Blank);
         }

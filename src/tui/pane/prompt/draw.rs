@@ -43,10 +43,10 @@ pub fn draw(canvas: &mut Canvas<'_>, area: Rect, context: &PaneContext<'_>, prom
 fn found(context: &PaneContext<'_>, pattern: &Pattern) -> (String, Role) {
     let answer = context.answer;
     let callers = answer.and_then(|answer| answer.callers.as_ref());
-    let rows = match context.pane {
+    let rows = match context.screen.pane {
         Pane::Source => {
             let listing = answer.and_then(|answer| answer.listing.as_ref());
-            let lines = listing.map_or(0, |listing| context.source.count(pattern, listing));
+            let lines = listing.map_or(0, |listing| context.panes.source.count(pattern, listing));
             return match lines {
                 0 => ("no lines".to_owned(), Role::Notable),
                 1 => ("1 line".to_owned(), Role::Text),
@@ -57,7 +57,7 @@ fn found(context: &PaneContext<'_>, pattern: &Pattern) -> (String, Role) {
             let Some(flame) = answer.and_then(|answer| answer.flame.as_ref()) else {
                 return ("no boxes".to_owned(), Role::Notable);
             };
-            let (boxes, weight_ns) = context.flame.count(pattern, context.names, flame);
+            let (boxes, weight_ns) = context.panes.flame.count(pattern, context.screen.names, flame);
             let share = measure::percentage(weight_ns, context.window_base_ns());
             return match boxes {
                 0 => ("no boxes".to_owned(), Role::Notable),
@@ -65,9 +65,11 @@ fn found(context: &PaneContext<'_>, pattern: &Pattern) -> (String, Role) {
                 boxes => (format!("{} boxes, {}", measure::count(boxes as u64), share.trim_start()), Role::Text),
             };
         }
-        Pane::Callers => callers.map_or(0, |callers| context.callers.count(pattern, context.names, callers)),
-        Pane::Threads => context.threads.count(pattern),
-        Pane::Top | Pane::Output => context.top.count(pattern, context.names),
+        Pane::Callers => {
+            callers.map_or(0, |callers| context.panes.callers.count(pattern, context.screen.names, callers))
+        }
+        Pane::Threads => context.panes.threads.count(pattern),
+        _ => context.panes.top.count(pattern, context.screen.names),
     };
     match rows {
         0 => ("no rows".to_owned(), Role::Notable),
@@ -87,7 +89,7 @@ fn remarks(canvas: &Canvas<'_>, context: &PaneContext<'_>, prompt: &Prompt) -> V
     let (left, role) = match (prompt.subject, prompt.pattern()) {
         (Subject::Find, None) => return remarks,
         (Subject::Find, Some(pattern)) => found(context, pattern),
-        _ => match context.answer.filter(|_| context.is_current) {
+        _ => match context.answer.filter(|_| context.is_current()) {
             // The answer still belongs to a previous question.
             None => ("… samples".to_owned(), Role::Dim),
             Some(answer) => {

@@ -46,7 +46,7 @@ fn remark(context: &PaneContext<'_>, saving: &SaveState, room: usize) -> (String
     if format == SaveFormat::Recording {
         return (fits(vec![format.word().help.to_owned(), "everything".to_owned()]), Role::Dim);
     }
-    let span = match (context.past, context.window_ns) {
+    let span = match (context.question.past, context.question.window_ns) {
         _ if !saving.is_shown => "all".to_owned(),
         (Some(past), _) => format!("span of {}", labels::length(past.buckets)),
         (None, Some(ns)) => format!("last {}", format_window(Some(ns))),

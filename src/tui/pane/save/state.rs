@@ -69,6 +69,23 @@ impl SaveState {
     }
 }
 
+/// The choices of the last save, which the next one starts with.
+#[derive(Clone, Debug)]
+pub struct SaveHistory {
+    /// File name extension.
+    pub extension: &'static str,
+    /// Whether it was limited to the shown time.
+    pub is_shown: bool,
+    /// The last file that was saved.
+    pub last_file: Option<String>,
+}
+
+impl Default for SaveHistory {
+    fn default() -> SaveHistory {
+        SaveHistory { extension: ".sigtop", is_shown: false, last_file: None }
+    }
+}
+
 /// Suggests a file name from the program's name and the duration of the session.
 pub fn suggest_name(program: &str, up: &str, ending: &str) -> String {
     let program = program.rsplit('/').next().unwrap_or_default();

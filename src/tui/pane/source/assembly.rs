@@ -46,7 +46,7 @@ pub(super) fn draw(
     listing: &SourceListing,
     active: bool,
 ) {
-    let shown = context.source.rows();
+    let shown = context.panes.source.rows();
     let with_cum = area.width >= CUM_FROM_COLUMNS;
     let mut x = area.x + 1 + cells::heads(canvas, (area.x + 1, area.y), with_cum) + 2;
     let digits = shown.codes.iter().map(|code| format!("{:x}", code.end).len()).max().unwrap_or(1).max(7);
@@ -62,7 +62,7 @@ pub(super) fn draw(
     }
     canvas.put(x, area.y, area.right().saturating_sub(x), "instruction", column);
     let columns = Columns { with_cum, address, arrows, text: x };
-    let scroll = context.source.scroll(ListingKind::Assembly);
+    let scroll = context.panes.source.scroll(ListingKind::Assembly);
     // Highlights the jump at the cursor, or one to the cursor.
     let at = scroll.row();
     let lit = shown.arrows.iter().position(|arrow| arrow.from == at);
@@ -99,7 +99,7 @@ fn copy(canvas: &mut Canvas<'_>, place: Rect, context: &PaneContext<'_>, code: &
     let tail = format!("  {module} {:x}-{:x}", code.start, code.end);
     let tail = if text::columns(&tail, room) * 2 < room { tail } else { String::new() };
     let name = NameToFit { full: &code.full, short: &code.short, room: room - text::columns(&tail, room) };
-    let name = fit_name(&name, context.names);
+    let name = fit_name(&name, context.screen.names);
     let style = canvas.style(Role::Title);
     canvas.put(place.x + 2, place.y, place.width.saturating_sub(3), &format!(" {name}{tail} "), style);
 }
@@ -119,7 +119,7 @@ fn origin(
         _ => "",
     };
     let base = first.file.rsplit('/').next().unwrap_or_default();
-    let here = context.source.file() == Some(&*first.file);
+    let here = context.panes.source.file() == Some(&*first.file);
     let mut words = match (first.line, here && !text.is_empty()) {
         (0, _) => base.to_owned(),
         (line, true) => line.to_string(),
@@ -142,8 +142,8 @@ fn origin(
 }
 
 fn instruction(canvas: &mut Canvas<'_>, place: Rect, context: &PaneContext<'_>, row: usize, columns: &Columns) {
-    let Some((_, at)) = context.source.rows().instruction(row) else { return };
-    let weight = context.source.row_weight(row);
+    let Some((_, at)) = context.panes.source.rows().instruction(row) else { return };
+    let weight = context.panes.source.row_weight(row);
     cells::value(canvas, (place.x + 1, place.y), context, weight.flat());
     if columns.with_cum {
         cells::value(canvas, (place.x + 1 + VALUE_COLUMNS, place.y), context, weight.cum());
@@ -155,9 +155,9 @@ fn instruction(canvas: &mut Canvas<'_>, place: Rect, context: &PaneContext<'_>, 
     let matched = context.search_pattern().is_some_and(|pattern| pattern.matches(&at.text));
     let style = match () {
         () if matched => canvas.style(Role::Match),
-        () if context.source.is_own(row) => canvas.style(Role::Text),
+        () if context.panes.source.is_own(row) => canvas.style(Role::Text),
         () => dim,
     };
-    let shown: String = at.text.chars().skip(context.source.pan().into()).collect();
+    let shown: String = at.text.chars().skip(context.panes.source.pan().into()).collect();
     canvas.put(columns.text, place.y, place.right().saturating_sub(columns.text), &shown, style);
 }

@@ -26,7 +26,7 @@ pub(super) fn value(
     (ns, change): (u64, Option<Change>),
 ) {
     if ns > 0 {
-        let words = measure::signed(ns, context.unit, change.is_some_and(|change| change.negative));
+        let words = measure::signed(ns, context.session.unit(), change.is_some_and(|change| change.negative));
         let pad = VALUE_COLUMNS.saturating_sub(words.chars().count() as u16);
         let style = tone(canvas, context, (ns, change));
         canvas.put(x + pad, y, VALUE_COLUMNS, &words, style);

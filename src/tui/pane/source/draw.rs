@@ -113,12 +113,12 @@ pub fn draw(canvas: &mut Canvas<'_>, area: Rect, context: &PaneContext<'_>) {
     title(canvas, area, context, listing, active);
     let body = Rect { y: area.y + 1, height: area.height.saturating_sub(1), ..area };
     let Some(listing) = listing else {
-        if context.top.is_empty() {
+        if context.panes.top.is_empty() {
             sentences::draw_sentences(canvas, body, &waiting::waiting(context));
         }
         return;
     };
-    let areas = Areas::new(area, context.source, listing);
+    let areas = Areas::new(area, &context.panes.source, listing);
     if (areas.source, areas.assembly) == (None, None) {
         return sentences::draw_sentences(canvas, body, &nothing(context, listing, areas.notices));
     }
@@ -126,9 +126,9 @@ pub fn draw(canvas: &mut Canvas<'_>, area: Rect, context: &PaneContext<'_>) {
     for (y, notice) in (area.y + 1..).zip(&areas.notices) {
         canvas.put(area.x + 1, y, area.width.saturating_sub(2), notice, notable);
     }
-    let side = context.source.side(listing);
+    let side = context.panes.source.side(listing);
     let is_active = |of: ListingKind| active && side == of;
-    if let Some((area, source)) = areas.source.zip(context.source.text(listing)) {
+    if let Some((area, source)) = areas.source.zip(context.panes.source.text(listing)) {
         lines(canvas, area, context, listing, source, is_active(ListingKind::Source));
     }
     if let Some(area) = areas.assembly {
@@ -151,8 +151,8 @@ fn title(
     listing: Option<&SourceListing>,
     active: bool,
 ) {
-    let both = listing.is_some_and(|listing| context.source.shows_both(listing));
-    let side = listing.map_or(ListingKind::Source, |listing| context.source.side(listing));
+    let both = listing.is_some_and(|listing| context.panes.source.shows_both(listing));
+    let side = listing.map_or(ListingKind::Source, |listing| context.panes.source.side(listing));
     let name = if side == ListingKind::Assembly && !both { "Assembly" } else { Pane::Source.name() };
     let Some(listing) = listing.filter(|listing| !listing.lines.full.is_empty()) else {
         title::draw_title(canvas, area, Some(Pane::Source), name, active, &[]);
@@ -165,7 +165,7 @@ fn title(
         let heat = tone(canvas, context, (ns, change));
         let label = Span::styled(format!("{label} "), dim);
         let negative = change.is_some_and(|change| change.negative);
-        let value = Span::styled(measure::signed(ns, context.unit, negative), heat);
+        let value = Span::styled(measure::signed(ns, context.session.unit(), negative), heat);
         let share = Span::styled(format!(" {}", measure::percentage(ns, base_ns).trim_start()), heat);
         Segment::new(2).or(vec![label.clone(), value.clone(), share]).or(vec![label, value]).or_nothing()
     };
@@ -182,17 +182,17 @@ fn title(
     let taken = fit_line::width(&right) as u16 + 4;
     let left = title::draw_title(canvas, area, Some(Pane::Source), name, active, &right);
     let room = usize::from(area.width.saturating_sub(left + taken));
-    let short = context.top.selected_names().filter(|_| context.top.selected_name() == Some(&lines.full));
+    let short = context.panes.top.selected_names().filter(|_| context.panes.top.selected_name() == Some(&lines.full));
     let short = if lines.short.is_empty() { short.map_or("", |(short, _)| short) } else { lines.short.as_str() };
     let short = row_names::name_with_owner(context, short, &lines.full);
     let function = NameToFit { full: &lines.full, short: &short, room: room.saturating_sub(2) };
-    let function = fit_name(&function, context.names);
+    let function = fit_name(&function, context.screen.names);
     let hue = strong.patch(canvas.theme.module(&lines.module));
     let mut x = area.x + left;
     if !function.is_empty() {
         x += canvas.put(x, area.y, room as u16, &format!(" {function} "), hue);
     }
-    let place = place(context.source, listing);
+    let place = place(&context.panes.source, listing);
     let room = room.saturating_sub(usize::from(x - area.x - left) + 2);
     if room >= 10 && !place.is_empty() {
         canvas.put(x, area.y, room as u16 + 2, &format!(" {} ", text::cut_left(&place, room)), dim);
@@ -211,7 +211,7 @@ fn place(view: &SourceState, listing: &SourceListing) -> String {
 }
 
 /// The function's lines in the shown file according to its line tables.
-pub(in crate::tui::pane) fn range(view: &SourceState, listing: &SourceListing) -> Option<(u32, u32)> {
+pub fn range(view: &SourceState, listing: &SourceListing) -> Option<(u32, u32)> {
     let file = view.file()?;
     let ranges = listing.codes.iter().filter_map(|code| code.range(&listing.lines.function, file));
     ranges.reduce(|one, other| (one.0.min(other.0), one.1.max(other.1)))
@@ -294,8 +294,8 @@ fn nothing(context: &PaneContext<'_>, listing: &SourceListing, notices: Vec<Stri
 }
 
 /// Sentences that say why there is neither source nor assembly of the function.
-pub(in crate::tui::pane) fn explain_absence(context: &PaneContext<'_>, listing: &SourceListing) -> Vec<String> {
-    match notices(context.source, listing, usize::MAX) {
+pub fn explain_absence(context: &PaneContext<'_>, listing: &SourceListing) -> Vec<String> {
+    match notices(&context.panes.source, listing, usize::MAX) {
         notices if !notices.is_empty() => notices,
         none => nothing(context, listing, none).into_iter().map(|(sentence, _)| sentence).collect(),
     }
@@ -303,21 +303,19 @@ pub(in crate::tui::pane) fn explain_absence(context: &PaneContext<'_>, listing: 
 
 /// Describes the line under the cursor for the status line: its location with its callees or where
 /// it was inlined, and its weight.
-pub(in crate::tui::pane) fn line_under_cursor<'a>(context: &PaneContext<'a>) -> Option<(String, &'a LineWeight)> {
+pub fn line_under_cursor<'a>(context: &PaneContext<'a>) -> Option<(String, &'a LineWeight)> {
     let listing = context.answer?.listing.as_ref()?;
-    let side = context.source.side(listing);
-    let row = context.source.scroll(side).row();
+    let side = context.panes.source.side(listing);
+    let row = context.panes.source.scroll(side).row();
     let line = match side {
         ListingKind::Source => row as u32 + 1,
-        ListingKind::Assembly => context.source.line_of(row)?,
+        ListingKind::Assembly => context.panes.source.line_of(row)?,
     };
-    let weight = context.source.line_weight(listing, line)?;
+    let weight = context.panes.source.line_weight(listing, line)?;
     let base = weight.file.rsplit('/').next().unwrap_or_default();
-    let calls = weight
-        .callees
-        .iter()
-        .take(MAX_COPIES)
-        .map(|callee| format!("{} {}", context.names.pick(&callee.full, &callee.short), called(context, callee)));
+    let calls = weight.callees.iter().take(MAX_COPIES).map(|callee| {
+        format!("{} {}", context.screen.names.pick(&callee.full, &callee.short), called(context, callee))
+    });
     let calls = calls.collect::<Vec<_>>().join(", ");
     let inlined = weight.inlined_into.iter().map(|call| format!(" ← {}:{}", call.short, call.line));
     let words = match (calls.is_empty(), weight.inlined_into.is_empty()) {
@@ -330,7 +328,7 @@ pub(in crate::tui::pane) fn line_under_cursor<'a>(context: &PaneContext<'a>) -> 
 
 /// The weight of a call.
 fn called(context: &PaneContext<'_>, callee: &Callee) -> String {
-    measure::signed(callee.weight_ns, context.unit, callee.change.is_some_and(|change| change.negative))
+    measure::signed(callee.weight_ns, context.session.unit(), callee.change.is_some_and(|change| change.negative))
 }
 
 fn lines(
@@ -348,12 +346,12 @@ fn lines(
     let number_at = area.x + 1 + values + bar + 1;
     let column = canvas.style(Role::Column);
     canvas.put(number_at + digits - 4, area.y, area.right().saturating_sub(number_at), "line", column);
-    let own = range(context.source, listing);
-    let scroll = context.source.scroll(ListingKind::Source);
+    let own = range(&context.panes.source, listing);
+    let scroll = context.panes.source.scroll(ListingKind::Source);
     let heaviest_ns = listing.lines.lines.iter().map(|line| line.cum_ns).max().unwrap_or(0);
     for (y, row) in (area.y + 1..area.bottom()).zip(scroll.offset()..source.lines.len()) {
         let line = row as u32 + 1;
-        let weight = context.source.line_weight(listing, line);
+        let weight = context.panes.source.line_weight(listing, line);
         let is_own = own.is_none_or(|(first, last)| (first..=last).contains(&line));
         if let Some(weight) = weight {
             let changes = weight.changes;
@@ -371,7 +369,7 @@ fn lines(
         canvas.put(number_at, y, digits, &format!("{line:>0$}", usize::from(digits)), dim);
         let x = number_at + digits + 2;
         let room = area.right().saturating_sub(x);
-        let shown: String = source.lines[row].chars().skip(context.source.pan().into()).collect();
+        let shown: String = source.lines[row].chars().skip(context.panes.source.pan().into()).collect();
         let matched = context.search_pattern().is_some_and(|pattern| pattern.matches(&source.lines[row]));
         let style = match () {
             () if matched => canvas.style(Role::Match),
@@ -406,7 +404,7 @@ fn note(canvas: &mut Canvas<'_>, place: Rect, context: &PaneContext<'_>, weight:
     let room = usize::from(place.width);
     let ways: Vec<String> = match (weight.callees.first(), weight.inlined_into.first()) {
         (Some(callee), _) => {
-            let name = context.names.pick(&callee.full, &callee.short);
+            let name = context.screen.names.pick(&callee.full, &callee.short);
             let ns = called(context, callee);
             let more = if weight.callees.len() > 1 { format!(" +{}", weight.callees.len() - 1) } else { String::new() };
             vec![

@@ -112,17 +112,17 @@ pub fn draw(canvas: &mut Canvas<'_>, area: Rect, context: &PaneContext<'_>) {
     let active = context.is_active(Pane::Threads);
     let remarks = remarks(canvas, context, area.width);
     title::draw_title(canvas, area, Some(Pane::Threads), Pane::Threads.name(), active, &remarks);
-    let Some(answer) = context.answer.filter(|_| !context.threads.is_empty()) else {
+    let Some(answer) = context.answer.filter(|_| !context.panes.threads.is_empty()) else {
         let body = Rect { y: area.y + 1, height: area.height.saturating_sub(1), ..area };
         return sentences::draw_sentences(canvas, body, &waiting::waiting(context));
     };
     // All time of a thread is wall-clock time, and its state is only that of an instant.
     let is_wall = shows_waits(answer);
     let trends = answer.question.window_ns.is_some() && !is_wall;
-    let plan = ThreadColumns::new(area.width, [!is_wall, trends, context.threads.has_deepest()]);
+    let plan = ThreadColumns::new(area.width, [!is_wall, trends, context.panes.threads.has_deepest()]);
     heads(canvas, area, context, answer, &plan);
-    let selected = context.threads.selection().map(|(index, _)| index);
-    for (y, (index, entry)) in (area.y + 2..area.bottom()).zip(context.threads.view()) {
+    let selected = context.panes.threads.selection().map(|(index, _)| index);
+    for (y, (index, entry)) in (area.y + 2..area.bottom()).zip(context.panes.threads.view()) {
         let place = Rect { y, height: 1, ..area };
         RowPainter { place, context, answer, plan: &plan }.draw(canvas, entry);
         if selected == Some(index) {
@@ -140,12 +140,9 @@ pub fn line_at(area: Rect, column: u16, row: u16) -> Option<(usize, bool)> {
 
 /// Title of the share column.
 fn share_word(context: &PaneContext<'_>) -> &'static str {
-    match context.answer.map_or(context.clock, |answer| answer.facts.clock) {
+    match context.answer.map_or(context.session.clock.value(), |answer| answer.facts.clock) {
         _ if context.answer.is_some_and(shows_waits) => "runs%",
-        Clock::Prof => "cpu%",
-        Clock::Real => "wall%",
-        Clock::Virtual => "user%",
-        Clock::Alloc | Clock::Live => "bytes%",
+        clock => clock.names().share,
     }
 }
 
@@ -155,13 +152,14 @@ fn samples_word(clock: Clock) -> &'static str {
 }
 
 fn remarks(canvas: &Canvas<'_>, context: &PaneContext<'_>, width: u16) -> Vec<Span<'static>> {
-    let clock = context.answer.map_or(context.clock, |answer| answer.facts.clock);
+    let clock = context.answer.map_or(context.session.clock.value(), |answer| answer.facts.clock);
     let mut words: Vec<(u8, String, Role)> = Vec::new();
-    if let Some((index, _)) = context.threads.selection().filter(|_| context.threads.is_cut()) {
-        let place = format!("{}/{}", measure::count(index as u64 + 1), measure::count(context.threads.len() as u64));
+    if let Some((index, _)) = context.panes.threads.selection().filter(|_| context.panes.threads.is_cut()) {
+        let place =
+            format!("{}/{}", measure::count(index as u64 + 1), measure::count(context.panes.threads.len() as u64));
         words.push((1, place, Role::Title));
     }
-    let by = match context.threads.sort() {
+    let by = match context.panes.threads.sort() {
         ThreadSort::Id => "tid",
         ThreadSort::Name => "name",
         ThreadSort::State => "state",
@@ -175,7 +173,7 @@ fn remarks(canvas: &Canvas<'_>, context: &PaneContext<'_>, width: u16) -> Vec<Sp
 
 fn heads(canvas: &mut Canvas<'_>, area: Rect, context: &PaneContext<'_>, answer: &Answer, plan: &ThreadColumns) {
     let y = area.y + 1;
-    let style = |canvas: &Canvas<'_>, sort: Option<ThreadSort>| match sort == Some(context.threads.sort()) {
+    let style = |canvas: &Canvas<'_>, sort: Option<ThreadSort>| match sort == Some(context.panes.threads.sort()) {
         true => canvas.style(Role::ColumnSorted),
         false => canvas.style(Role::Column),
     };
@@ -349,7 +347,7 @@ impl RowPainter<'_> {
         }
         let Load { top, top_full, top_module, .. } = &thread.load;
         let name = NameToFit { full: top_full, short: top, room: room.into() };
-        let name = fit_name(&name, self.context.names);
+        let name = fit_name(&name, self.context.screen.names);
         let style = if thread.inside { canvas.theme.module(top_module) } else { dim };
         canvas.put(x + self.plan.function, y, room, &name, style);
     }
@@ -364,8 +362,9 @@ impl RowPainter<'_> {
         }
         let Some(row) = row else { return };
         let room = self.place.width.saturating_sub(self.plan.function + 2);
-        let name = fit_name(&NameToFit { full: &row.full, short: &row.short, room: room.into() }, self.context.names)
-            .into_owned();
+        let name =
+            fit_name(&NameToFit { full: &row.full, short: &row.short, room: room.into() }, self.context.screen.names)
+                .into_owned();
         let style = canvas.theme.module(&row.module);
         canvas.put(x + self.plan.function + 2, y, room, &name, style);
     }
@@ -389,7 +388,7 @@ impl RowPainter<'_> {
         canvas.put(self.place.x + self.plan.name, self.place.y, room, words, style);
         if shows_waits(self.answer) {
             // How long they ran is not summed.
-            let time = format!("{} of wall time", measure::shown(folded.weight.ns, self.context.unit));
+            let time = format!("{} of wall time", measure::shown(folded.weight.ns, self.context.session.unit()));
             canvas.put(self.place.x + self.plan.function, self.place.y, self.place.width, &time, style);
         } else {
             self.weight(canvas, (folded.weight.ns, folded.weight), folded.change, false);

@@ -72,8 +72,10 @@ pub(super) fn draw(canvas: &mut Canvas<'_>, place: Rect, context: &PaneContext<'
     let left = place.right().saturating_sub(x + WITHIN.len() as u16);
     if let Some(within) = within.filter(|_| left >= WITHIN_COLUMNS) {
         let dim = canvas.style(Role::Dim);
-        let name =
-            fit_name(&NameToFit { full: &within.within, short: &within.within, room: left.into() }, context.names);
+        let name = fit_name(
+            &NameToFit { full: &within.within, short: &within.within, room: left.into() },
+            context.screen.names,
+        );
         let used = canvas.put(x, place.y, left, WITHIN, dim);
         canvas.put(x + used, place.y, left, &name, dim);
     }
@@ -111,7 +113,7 @@ fn draw_wait(canvas: &mut Canvas<'_>, place: Rect, context: &PaneContext<'_>, (w
     }
     canvas.put(at, place.y, left, WITHIN, dim);
     let StackRow { full, short, module, .. } = &wait.within;
-    let name = fit_name(&NameToFit { full, short, room: left.into() }, context.names);
+    let name = fit_name(&NameToFit { full, short, room: left.into() }, context.screen.names);
     let style = if inside { canvas.theme.module(module) } else { dim };
     canvas.put(at + WITHIN.len() as u16, place.y, left, &name, style);
 }

@@ -76,8 +76,8 @@ impl Strip {
         let has_words = area.width >= WORDS_FROM_COLUMNS + left - LEFT_COLUMNS;
         let right = if has_words { RIGHT_COLUMNS } else { 1 };
         let width = area.width.saturating_sub(left + right);
-        let (newer, ticks) = context.timeline.past(context.window_ns).map_or_else(
-            || (0, context.window_ns.map_or(1, |ns| ns.div_ceil(BUCKET_NS).max(1))),
+        let (newer, ticks) = context.panes.timeline.past(context.question.window_ns).map_or_else(
+            || (0, context.question.window_ns.map_or(1, |ns| ns.div_ceil(BUCKET_NS).max(1))),
             |past| (past.back, past.buckets),
         );
         let older = newer + ticks - 1;
@@ -106,7 +106,7 @@ pub fn time_at(area: Rect, context: &PaneContext<'_>, column: u16) -> Option<u64
 /// Draws the timeline.
 pub fn draw(canvas: &mut Canvas<'_>, area: Rect, context: &PaneContext<'_>) {
     let [dim, strong, key] = [Role::Dim, Role::Notable, Role::Key].map(|role| canvas.style(role));
-    let walk = context.timeline;
+    let walk = context.panes.timeline;
     let where_to = match walk.back() {
         0 => "now".to_owned(),
         back => format!("{} ago", length(back)),
@@ -130,7 +130,7 @@ pub fn draw(canvas: &mut Canvas<'_>, area: Rect, context: &PaneContext<'_>) {
         }
     }
     if right > 1 {
-        let is_all = walk.past(context.window_ns).is_none() && context.window_ns.is_none();
+        let is_all = walk.past(context.question.window_ns).is_none() && context.question.window_ns.is_none();
         let long = if is_all { "all".to_owned() } else { length(older - newer + 1) };
         let words = match (walk.anchor(), walk.has_span()) {
             (Some(_), _) => "m sets the other end".to_owned(),

@@ -13,6 +13,7 @@ const STEPS: u64 = 10;
 /// Position in the history.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TimelineState {
+    is_frozen: bool,
     back: u64,
     /// The first end of a span, while the other is not set.
     anchor: Option<u64>,
@@ -25,6 +26,15 @@ fn ticks(window_ns: Option<u64>) -> u64 {
 }
 
 impl TimelineState {
+    /// The newest time of a display that is frozen now.
+    pub fn frozen() -> TimelineState {
+        TimelineState { is_frozen: true, ..TimelineState::default() }
+    }
+
+    pub fn is_frozen(self) -> bool {
+        self.is_frozen
+    }
+
     /// Ticks since the end of the shown time.
     pub fn back(self) -> u64 {
         self.span.map_or(self.back, |(_, newer)| newer)
@@ -89,7 +99,7 @@ impl TimelineState {
     /// Sets the first or the second end of a span. If both are set, clears the span.
     pub fn set_span_end(&mut self) {
         *self = match (self.span, self.anchor) {
-            (Some((_, newer)), _) => TimelineState { back: newer, ..TimelineState::default() },
+            (Some((_, newer)), _) => TimelineState { back: newer, span: None, anchor: None, ..*self },
             (None, Some(anchor)) => {
                 TimelineState { span: Some((anchor.max(self.back), anchor.min(self.back))), anchor: None, ..*self }
             }
@@ -101,8 +111,8 @@ impl TimelineState {
     pub fn leave(&mut self) -> bool {
         let before = *self;
         *self = match self.has_span() {
-            true => TimelineState { back: self.back(), ..TimelineState::default() },
-            false => TimelineState::default(),
+            true => TimelineState { back: self.back(), span: None, anchor: None, ..*self },
+            false => TimelineState { back: 0, ..*self },
         };
         *self != before
     }

@@ -20,7 +20,7 @@ pub(super) fn cell(
     bases_ns: (u64, u64),
 ) -> (String, Style) {
     let changes = line.changes.unwrap_or_default();
-    let (ns, before_ns, change): (u64, u64, Change) = match context.sort.is_by_cum() {
+    let (ns, before_ns, change): (u64, u64, Change) = match context.question.sort.is_by_cum() {
         true => (line.window.1, changes.before_ns.1, changes.cum),
         false => (line.window.0, changes.before_ns.0, changes.flat),
     };
@@ -37,7 +37,7 @@ pub(super) fn cell(
         }
         (Column::Times, 0, 0) => ("0".to_owned(), dim),
         (Column::Times, ..) => {
-            let [before, now] = [before_ns, now_ns].map(|ns| measure::shown(ns, context.unit));
+            let [before, now] = [before_ns, now_ns].map(|ns| measure::shown(ns, context.session.unit()));
             (format!("{before} → {now}"), dim)
         }
         (Column::Before, 0, 1..) => ("new".to_owned(), style),

@@ -92,15 +92,16 @@ pub fn draw(canvas: &mut Canvas<'_>, area: Rect, context: &PaneContext<'_>) {
         group(canvas, area, left, end, &window);
         group(canvas, area, left.max(plan.bar), plan.name.saturating_sub(2), " total ");
     }
-    if context.top.is_empty() {
+    if context.panes.top.is_empty() {
         return sentences::draw_sentences(canvas, below(area, 1), &waiting::waiting(context));
     }
     let area = waits::draw(canvas, area, context, &answer.waits);
     heads(canvas, area, context, &plan);
     let bases = Bases::new(context, &answer.window, &answer.total);
-    let selected = context.top.selection().map(|(index, _)| index);
+    let selected = context.panes.top.selection().map(|(index, _)| index);
     idle_row::draw_idle_row(canvas, area, context);
-    let lines: Vec<(usize, JoinedRow<'_>)> = context.top.view().take(area.height.saturating_sub(2).into()).collect();
+    let lines: Vec<(usize, JoinedRow<'_>)> =
+        context.panes.top.view().take(area.height.saturating_sub(2).into()).collect();
     let names = fit_row_names(context, &plan, &lines);
     for (y, ((index, line), name)) in (area.y + 2..area.bottom()).zip(lines.into_iter().zip(&names)) {
         let place = Rect { y, height: 1, ..area };
@@ -122,18 +123,18 @@ fn below(area: Rect, rows: u16) -> Rect {
 fn plan(context: &PaneContext<'_>, area: Rect) -> TopColumns {
     let Some(answer) = context.answer else { return TopColumns::new(area.width, TopContents::default()) };
     // Leaves a gap between names and the bar to the next pane.
-    let width = area.width - u16::from(area.right() < context.size.0);
+    let width = area.width - u16::from(area.right() < context.screen.size.0);
     let is_diff = answer.baseline_ns.is_some();
     let columns = |has_total: bool| {
         let most_ns =
             if has_total { answer.total.total_ns.max(answer.window.total_ns) } else { answer.window.total_ns };
         // A whole number has no decimals, but its parts may have.
-        let most = measure::value(most_ns, context.unit);
+        let most = measure::value(most_ns, context.session.unit());
         let decimals = if most.contains('.') { 0 } else { DECIMAL_COLUMNS };
-        let least = measure::shown(1, context.unit).len() as u16;
+        let least = measure::shown(1, context.session.unit()).len() as u16;
         let widest = (most.len() as u16 + decimals).max(least) + u16::from(is_diff);
         let contents = TopContents {
-            sort: context.sort,
+            sort: context.question.sort,
             is_diff,
             has_total,
             has_trends: !answer.trends.rows.is_empty(),
@@ -177,7 +178,7 @@ impl Bases {
             total_ns: context.base_ns(total),
             diff_ns: context.diff_bases_ns(),
             sample_ns: window.total_ns / window.samples.max(1),
-            latency: match context.relative {
+            latency: match context.question.relative {
                 true => (window.kept_latency_ns, window.kept_samples, window.unknown_latency),
                 false => (window.latency_ns, window.samples, window.unknown_latency),
             },
@@ -220,7 +221,7 @@ fn remarks(canvas: &Canvas<'_>, context: &PaneContext<'_>, width: u16) -> Vec<Sp
     let waited = context.answer.and_then(|answer| symbolizing(&answer.facts, room));
     words.extend(waited.map(|words| (4, words, Role::Notable)));
     if let Some(answer) = context.answer.filter(|answer| answer.baseline_ns.is_some()) {
-        let measured = if context.sort.is_by_cum() { "cum" } else { "flat" };
+        let measured = if context.question.sort.is_by_cum() { "cum" } else { "flat" };
         let time = match (answer.question.window_ns, &context.options.base) {
             (None, Some(base)) => format!("diff against {}", text::cut_left(base, BASE_COLUMNS)),
             (None, None) => "diff".to_owned(),
@@ -230,24 +231,24 @@ fn remarks(canvas: &Canvas<'_>, context: &PaneContext<'_>, width: u16) -> Vec<Sp
         let both = measure::duration(Duration::from_nanos(answer.overlap_ns));
         words.extend((answer.overlap_ns > 0).then(|| (6, format!("windows overlap by {both}"), Role::Notable)));
     }
-    if !context.top.is_empty() {
-        let all = measure::count(context.top.len() as u64);
-        let is_cut = context.top.offset() > 0 || context.top.is_cut();
-        let place = context.top.selection().filter(|_| is_cut);
+    if !context.panes.top.is_empty() {
+        let all = measure::count(context.panes.top.len() as u64);
+        let is_cut = context.panes.top.offset() > 0 || context.panes.top.is_cut();
+        let place = context.panes.top.selection().filter(|_| is_cut);
         let place = place.map_or(String::new(), |(index, _)| format!("{}/", measure::count(index as u64 + 1)));
-        words.push((1, format!("{place}{all} {}", plural(group.row_title(), context.top.len())), Role::Title));
+        words.push((1, format!("{place}{all} {}", plural(group.row_title(), context.panes.top.len())), Role::Title));
     }
     if group != Grouping::Function {
         words.push((6, group.word().label.to_owned(), Role::Notable));
     }
     words.extend(own_code::remark(context).map(|own| (6, own, Role::Notable)));
-    if context.top.trunk_len() > 0 {
-        words.push((2, format!("trunk: last {}", context.top.trunk_len()), Role::Title));
+    if context.panes.top.trunk_len() > 0 {
+        words.push((2, format!("trunk: last {}", context.panes.top.trunk_len()), Role::Title));
     }
-    if context.relative {
+    if context.question.relative {
         words.push((5, "% of kept samples".to_owned(), Role::Notable));
     }
-    match context.names {
+    match context.screen.names {
         NameStyle::Short => {}
         NameStyle::Full => words.push((2, "full names".to_owned(), Role::Title)),
         NameStyle::Bare => words.push((2, "bare names".to_owned(), Role::Title)),
@@ -266,7 +267,7 @@ fn plural(noun: &str, count: usize) -> String {
 
 /// The grouping of the answer.
 fn shown_group(context: &PaneContext<'_>) -> Grouping {
-    context.answer.map_or(context.group, |answer| answer.question.group)
+    context.answer.map_or(context.question.group, |answer| answer.question.group)
 }
 
 /// Writes the title of a group of columns, right-aligned with the group.
@@ -304,7 +305,7 @@ fn heads(canvas: &mut Canvas<'_>, area: Rect, context: &PaneContext<'_>, plan: &
     let style = canvas.style(Role::Column);
     let owners = if shown_group(context) == Grouping::Process { "process" } else { "thread" };
     canvas.put(area.x + plan.owner, y, plan.owner_columns, owners, style);
-    let by_name = context.sort == Sort::Name;
+    let by_name = context.question.sort == Sort::Name;
     let style = canvas.style(if by_name { Role::ColumnSorted } else { Role::Column });
     let head = format!("{}{}", if by_name { "▲" } else { "" }, shown_group(context).row_title());
     canvas.put(area.x + plan.name, y, plan.name_columns, &head, style);
@@ -401,7 +402,7 @@ fn cell(
         Column::Cum => (cum_ns, false),
         _ => (cum_ns, true),
     };
-    let words = if is_share { measure::share(ns, base_ns) } else { measure::shown(ns, context.unit) };
+    let words = if is_share { measure::share(ns, base_ns) } else { measure::shown(ns, context.session.unit()) };
     let part = if base_ns == 0 { 0.0 } else { ns as f64 / base_ns as f64 };
     let is_dim = ns == 0 || column == Column::SumShare;
     (words, if is_dim { canvas.style(Role::Dim) } else { canvas.theme.heat(part) })
@@ -452,7 +453,7 @@ fn draw_name(
     line: &JoinedRow<'_>,
     name: &str,
 ) {
-    let matched = context.is_match(&line.row.full, context.names.of(line.row));
+    let matched = context.is_match(&line.row.full, context.screen.names.of(line.row));
     let hue = own_code::name_style(canvas, line.row.is_own, &line.row.module);
     let style = if matched { hue.patch(canvas.style(Role::Match)) } else { hue };
     let x = place.x + plan.name;
