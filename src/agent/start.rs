@@ -61,6 +61,7 @@ pub(super) fn prepare() -> bool {
         coarse_clock::look_up();
         actions::set_handler(handler::address());
         arch::set_page_size(auxiliary_value(libc::AT_PAGESZ) as usize);
+        stacks::set_frame_size(auxiliary_value(libc::AT_MINSIGSTKSZ) as usize);
         // The loader runs a program that has more rights than its user.
         let is_secure = auxiliary_value(libc::AT_SECURE) != 0;
         let out = is_secure || arch::is_under_valgrind();

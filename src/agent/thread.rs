@@ -6,6 +6,7 @@
 //! opened itself. While ticks come it runs every [`NAP_NS`]. Without ticks it sleeps longer, up
 //! to [`LONG_NAP_NS`]. An iteration in which nothing has changed is cheap.
 
+mod account;
 mod cpu_profile;
 mod hello;
 mod inspection;
@@ -16,7 +17,7 @@ use crate::agent::allocations::countdown::Spacing;
 use crate::agent::allocations::sampler::AllocationSampler;
 use crate::agent::cpuprofile::aggregate::ProfileAggregate;
 use crate::agent::cpuprofile::control;
-use crate::agent::interpreter::{self, finder::InterpreterFinder};
+use crate::agent::interpreter::finder::InterpreterFinder;
 use crate::agent::os::memory::{self, MemoryFile};
 use crate::agent::os::process_memory::ProcessMemory;
 use crate::agent::os::socket::{Address, PeerGone, Socket};
@@ -37,8 +38,7 @@ use core::sync::atomic::{AtomicU32, Ordering};
 use crate::process::cpython::functions::FunctionTable;
 use crate::wire::ring::word;
 use crate::wire::{
-    AgentCounters, Clock, Engine, EngineState, MAX_FRAMES, Module, Request, STACK_SLOTS, SpawnCause, StoredStack,
-    Thread,
+    Clock, Engine, EngineState, MAX_FRAMES, Module, Request, STACK_SLOTS, SpawnCause, StoredStack, Thread,
 };
 
 /// Interval between two checks until the first sample is sent, ns. It doubles while there is none.
@@ -63,10 +63,6 @@ const PATIENCE_NS: u64 = 5_000_000_000;
 const LAST_FLUSH_NS: u64 = 200_000_000;
 /// Minimum time between two readings of the maps on request of a handler or of the target, ns.
 const MODULES_NS: u64 = 5_000_000;
-/// Estimated cost of a tick's delivery and return in the kernel and of the handler without its
-/// walk, ns; and the cost of a frame.
-const TICK_COST_NS: u64 = 2_500;
-const FRAME_COST_NS: u64 = 40;
 
 /// The agent thread's data.
 pub(super) struct Agent {
@@ -457,41 +453,6 @@ impl Agent {
         self.ticker.threads.announce(|thread| {
             socket.write(|w| w.write_thread(&Thread { tid: thread.tid, name: thread.name() })).is_ok()
         });
-    }
-
-    /// Writes the counters of the agent and those of the interpreter, as far as there is room.
-    fn write_account(&mut self, socket: &mut Socket, now_ns: u64) {
-        let account = self.account(now_ns);
-        let _ = socket.write(|w| w.write_counters(&account));
-        if let Some(found) = self.finder.found()
-            && let Some(interpreter) = self.functions.news(found.version, interpreter::access(found.is_readable))
-        {
-            let _ = socket.write(|w| w.write_interpreter(&interpreter));
-        }
-    }
-
-    fn account(&mut self, now_ns: u64) -> AgentCounters {
-        counters::move_early_counters();
-        self.balance.settle(&self.ticker.engaged, &self.ticker.threads, self.leaving);
-        let [lost_ticks, lost_ns, lost_bytes] = counters::losses();
-        let read = |index| counters::counter(index).load(Ordering::Relaxed);
-        let ticks = read(word::TICKS);
-        let (threads, timers) = self.ticker.threads.count();
-        AgentCounters {
-            monotonic_ns: now_ns,
-            ticks,
-            sent: self.sent,
-            lost_ticks,
-            lost_ns,
-            lost_bytes,
-            agent_cpu_ns: syscall::clock_ns(libc::CLOCK_THREAD_CPUTIME_ID),
-            handler_cpu_ns: ticks.saturating_sub(counters::unhandled()) * TICK_COST_NS
-                + read(word::FRAMES) * FRAME_COST_NS,
-            process_cpu_ns: syscall::clock_ns(libc::CLOCK_PROCESS_CPUTIME_ID),
-            threads,
-            timers,
-            foreign_signals: read(word::FOREIGN),
-        }
     }
 }
 

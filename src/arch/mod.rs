@@ -9,10 +9,14 @@
 mod aarch64;
 #[cfg(all(test, feature = "agent"))]
 mod builtins_tests;
+#[cfg(feature = "viewer")]
+mod interrupted_stack;
 #[cfg(feature = "agent")]
 mod naked_functions;
 #[cfg(target_arch = "aarch64")]
 pub(crate) use aarch64::*;
+#[cfg(feature = "viewer")]
+pub(crate) use interrupted_stack::interrupted_stack;
 #[cfg(feature = "agent")]
 pub(crate) use naked_functions::*;
 #[cfg(target_arch = "x86_64")]

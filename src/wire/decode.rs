@@ -5,9 +5,10 @@ use alloc::boxed::Box;
 
 use super::deepest_stack::{DeepestStack, StackFrame};
 use super::interpreter::{FrameAccess, Interpreter, InterpreterFunction, LineFormat};
+use super::malformed::Malformed;
 use super::messages::{
-    AgentCounters, Allocation, BlockingCall, Clock, Engaged, Engine, EngineState, Hello, Malformed, Message, Module,
-    Request, Sample, SpawnCause, Thread, Unload, Wait,
+    AgentCounters, Allocation, BlockingCall, Clock, Engaged, Engine, EngineState, Hello, Message, Module, Request,
+    Sample, SpawnCause, Thread, Unload, Wait,
 };
 use super::protocol::{
     MAGIC, MAX_ARGV, MAX_BUILD_ID, MAX_COMM, MAX_FRAMES, MAX_FUNCTION_NAME, MAX_LINE_TABLE, MAX_MESSAGE, MAX_OBJECT,

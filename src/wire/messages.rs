@@ -5,7 +5,8 @@ use alloc::boxed::Box;
 use super::deepest_stack::{DeepestStack, StackFrame};
 use super::interpreter::{Interpreter, InterpreterFunction};
 use super::loss_cause::LossCause;
-use super::protocol::{INTERVALS_BYTES, MAX_MESSAGE, PERIODS_NS, VERSION};
+use super::malformed::Malformed;
+use super::protocol::{INTERVALS_BYTES, PERIODS_NS};
 
 /// The time or the memory that samples measure. For clocks of memory, a weight or period in `ns` is a
 /// number of bytes.
@@ -470,38 +471,3 @@ pub enum Request {
     /// Disarm all timers and disconnect. The agent stays loaded.
     Leave,
 }
-
-/// The reason why bytes are not a message of this wire.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Malformed {
-    /// The frame announces a length of 0 or more than [`MAX_MESSAGE`].
-    Length(u32),
-    /// The kind is unknown.
-    Kind(u8),
-    /// The body ends inside a field.
-    Short,
-    /// Bytes follow the last field.
-    Trailing,
-    /// The field with this name is out of range.
-    Field(&'static str),
-    /// The magic is not that of a sigtop agent.
-    Magic(u32),
-    /// The agent speaks another version.
-    Version(u16),
-}
-
-impl core::fmt::Display for Malformed {
-    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        match self {
-            Malformed::Length(length) => write!(f, "a message of {length} bytes (limit {MAX_MESSAGE})"),
-            Malformed::Kind(kind) => write!(f, "a message of unknown kind {kind}"),
-            Malformed::Short => write!(f, "a message that ends inside a field"),
-            Malformed::Trailing => write!(f, "a message with bytes after its last field"),
-            Malformed::Field(name) => write!(f, "a message whose {name} is out of range"),
-            Malformed::Magic(magic) => write!(f, "a stream that is not sigtop's (magic {magic:08x})"),
-            Malformed::Version(version) => write!(f, "an agent that speaks version {version}, not {VERSION}"),
-        }
-    }
-}
-
-impl core::error::Error for Malformed {}

@@ -24,6 +24,7 @@ pub mod gperftools;
 pub mod interpreter;
 mod kernel;
 mod loss_cause;
+mod malformed;
 mod messages;
 mod program_path;
 mod protocol;
@@ -42,6 +43,7 @@ pub use kernel::{
     BOOT_ID_FILE, KERNEL_END, KERNEL_PATH, KERNEL_START, is_kernel_address, parse_boot_id, shorten_kernel_address,
 };
 pub use loss_cause::LossCause;
+pub use malformed::Malformed;
 pub use messages::*;
 pub use program_path::link_of_program;
 pub use protocol::*;

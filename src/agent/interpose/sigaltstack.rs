@@ -18,9 +18,6 @@ use crate::agent::os::{libc_functions, loader, syscall, user_dispatch};
 use crate::agent::signals::stacks::{self, NONE, ProgramStack, SignalStack};
 use crate::agent::{start, state};
 
-/// While the process is not watched, only stacks smaller than this are replaced, in bytes. They
-/// have no room for the frame of a tick in addition to the handler that it interrupts.
-const SMALL: usize = 16 * 1024;
 const SS_AUTODISARM: c_int = i32::MIN;
 
 /// Replaces a stack of the agent's in the kernel's answer by the one that the program set.
@@ -40,11 +37,12 @@ unsafe fn show_program_stack(answer: *mut libc::stack_t, sp: usize) {
 }
 
 /// Replaces a stack of the program's that the kernel has just accepted instead of `before` by one
-/// of the agent's, unless ticks can use it.
+/// of the agent's, unless ticks can use it. While the process is not watched, only stacks without
+/// room for a tick are replaced.
 fn replace(before: Option<SignalStack>) {
     let now = stacks::kernel_stack();
     let watched = state::WATCHED.load(Ordering::Relaxed);
-    let is_wanted = before.is_some() || watched || now.ss_size != 0 && now.ss_size < SMALL;
+    let is_wanted = before.is_some() || watched || now.ss_size != 0 && stacks::is_small(now.ss_size);
     let stack = if now.ss_flags & SS_AUTODISARM != 0 || !is_wanted {
         None
     } else {
@@ -77,6 +75,7 @@ unsafe fn record_program_stack(new: *const libc::stack_t, old: *mut libc::stack_
     let error = match mode {
         _ if own.program().holds(sp) => libc::EPERM,
         libc::SS_DISABLE => 0,
+        // The kernel compares with this constant, even where signal frames are larger.
         0 | libc::SS_ONSTACK if new.ss_size < libc::MINSIGSTKSZ => libc::ENOMEM,
         0 | libc::SS_ONSTACK => 0,
         _ => libc::EINVAL,

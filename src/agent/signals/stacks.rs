@@ -24,7 +24,15 @@ const CAPACITY: usize = 1 << (CHUNKS - 1);
 /// The owner of a stack whose thread has not started yet.
 const PENDING: u32 = u32::MAX;
 
+/// Minimum size of a stack of the program's that has room for the frame of a tick in addition to
+/// the handler that it interrupts, and the part of it for the functions of that handler, in bytes.
+const ROOMY: usize = 16 * 1024;
+const HANDLER: usize = 8 * 1024;
+
 const _: () = assert!(size_of::<StackHeader>() <= HEADER);
+
+/// Size of the largest signal frame, in bytes; 0 if it is unknown. Written while constructors run.
+static FRAME_SIZE: AtomicUsize = AtomicUsize::new(0);
 
 /// Start address of each chunk, or 0. Written once, by compare-exchange.
 static STARTS: [AtomicUsize; CHUNKS] = [const { AtomicUsize::new(0) }; CHUNKS];
@@ -64,6 +72,22 @@ pub(crate) struct ProgramStack {
     pub(crate) start: usize,
     /// Size in bytes.
     pub(crate) size: usize,
+}
+
+/// Sets the size of the largest signal frame in bytes, as the kernel gives it (AT_MINSIGSTKSZ):
+/// AVX-512, AMX and SVE make frames large.
+pub(crate) fn set_frame_size(bytes: usize) {
+    FRAME_SIZE.store(bytes, Ordering::Relaxed);
+}
+
+/// Returns whether a stack of this size has no room for a tick.
+pub(crate) fn is_small(size: usize) -> bool {
+    size < roomy_size(FRAME_SIZE.load(Ordering::Relaxed))
+}
+
+/// Returns the minimum size of a stack that has room for a tick, by the size of a signal frame.
+fn roomy_size(frame: usize) -> usize {
+    frame.saturating_mul(2).saturating_add(HANDLER).max(ROOMY)
 }
 
 impl ProgramStack {
@@ -372,6 +396,12 @@ pub(crate) fn own_stack(stack: &libc::stack_t) -> Option<SignalStack> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_stack_with_room_holds_two_signal_frames() {
+        assert_eq!([0, 3376].map(roomy_size), [16 * 1024; 2], "the size is unknown, and frames with AVX-512");
+        assert_eq!(roomy_size(11 * 1024), 30 * 1024, "frames with AMX");
+    }
 
     #[test]
     fn stacks_of_ended_threads_are_reused() {

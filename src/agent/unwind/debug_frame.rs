@@ -62,8 +62,8 @@ fn convert_common(entry: &mut [u8]) -> Option<()> {
 mod tests {
     use super::*;
     use crate::agent::unwind::eh_index;
-    use crate::agent::unwind::rules::{PackedRule, RuleLookup, UnwindTables, new_context};
-    use crate::process::unwind::CallerValue;
+    use crate::agent::unwind::rules::{RuleLookup, UnwindTables, new_context};
+    use crate::process::unwind::{CallerValue, PackedRule};
 
     /// A common entry and an entry for 32 bytes from an address on, of a function that pushes one
     /// word behind its first byte.
@@ -94,8 +94,8 @@ mod tests {
     #[test]
     fn every_version_is_read_as_eh_frame_is() {
         let rule = |offset| {
-            let (cfa, ra) = (CallerValue::Register(7, offset), CallerValue::AtCfa(-8));
-            RuleLookup::Rule(PackedRule { cfa, bp: CallerValue::Same, ra })
+            let (cfa, return_address) = (CallerValue::Register(7, offset), CallerValue::AtCfa(-8));
+            RuleLookup::Rule(PackedRule { cfa, return_address, saved: [CallerValue::Same] })
         };
         for version in [1, 3, 4] {
             let found = lookups(section(version, 0x1000), &[0xfff, 0x1000, 0x1001, 0x101f, 0x1020]);

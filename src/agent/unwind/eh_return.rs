@@ -8,9 +8,8 @@
 //! goes on in the landing pad's function, whose registers the two contexts in the frame tell.
 
 use crate::agent::unwind::registers::Caller;
-use crate::agent::unwind::rules::PackedRule;
 use crate::arch::{CONTEXT_REGISTERS, FRAME_POINTER, LINK_REGISTER, RETURN_ADDRESS, strip_signature};
-use crate::process::unwind::CallerValue;
+use crate::process::unwind::{CallerValue, PackedRule, plus};
 
 /// Maximum size of a frame in which contexts are looked for, in words: two, and as many registers.
 const MAX_WORDS: u64 = 4 * CONTEXT_REGISTERS + 188;
@@ -32,8 +31,6 @@ const SIGNAL_FRAME: u64 = 1 << 63;
 /// Returns the landing pad's frame, if a function with `__builtin_eh_return` has begun to install
 /// it. `sp` and `bp` are those of its frame, `cfa` is the canonical frame address, `return_at` the
 /// place of the return address, and `word` reads the stack.
-#[cold]
-#[inline(never)]
 pub(crate) fn landing_pad(
     rule: PackedRule,
     (sp, bp): (u64, Option<u64>),
@@ -47,8 +44,8 @@ pub(crate) fn landing_pad(
     if !matches!(rule.cfa, CallerValue::Register(register, _) if is_based(register)) {
         return Some(Caller::at_landing_pad(word(return_at)?, cfa, bp));
     }
-    let CallerValue::AtCfa(offset) = rule.bp else { return None };
-    let base_at = cfa.wrapping_add_signed(offset.into());
+    let [CallerValue::AtCfa(offset)] = rule.saved else { return None };
+    let base_at = plus(cfa, offset);
     let words = (cfa.checked_sub(sp)? / WORD).min(MAX_WORDS);
     let start = cfa - words * WORD;
     // Context of the function itself, as it was entered.

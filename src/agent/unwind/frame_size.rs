@@ -9,12 +9,11 @@
 
 use crate::agent::unwind::modules::{CodeLocation, Snapshot};
 use crate::agent::unwind::registers::Caller;
-use crate::agent::unwind::rules::PackedRule;
 use crate::agent::unwind::stack::Stack;
 use crate::agent::unwind::step::{Step, WalkFrame, by_rule};
 use crate::arch::{CallBefore, FrameSize, LONGEST_CALL, call_before, caller_of, direct_caller_of};
 use crate::arch::{FRAME_POINTER, PROLOGUE, frame_size};
-use crate::process::unwind::CallerValue;
+use crate::process::unwind::{CallerValue, PackedRule};
 
 /// Steps to the caller by a rule that needs a base pointer which is not known.
 pub(crate) fn by_frame_size(

@@ -10,12 +10,12 @@
 use crate::agent::unwind::modules::{CodeLocation, Snapshot};
 use crate::agent::unwind::registers::Caller;
 use crate::agent::unwind::rule_cache::RuleCache;
-use crate::agent::unwind::rules::{PackedRule, RuleLookup};
+use crate::agent::unwind::rules::RuleLookup;
 use crate::agent::unwind::stack::Stack;
 use crate::agent::unwind::step::{Step, StepReads, Walk, WalkFrame, by_rule, rule_of};
 use crate::arch::{CallBefore, LONGEST_CALL, call_before};
 use crate::arch::{FRAME_POINTER, PROLOGUE, frame_size};
-use crate::process::unwind::CallerValue;
+use crate::process::unwind::{CallerValue, PackedRule};
 
 /// Words above the stack pointer among which the return address is looked for.
 const MAX_WORDS: u64 = 256;
@@ -77,7 +77,7 @@ fn owner_of_base(
         }
         let Some(RuleLookup::Rule(rule)) = rule_of(snapshot, cache, &frame, stack, walk) else { return None };
         let Some(Step::Caller(next, _)) = by_rule(rule, &frame, stack) else { return None };
-        if next.sp == base.wrapping_add(16) && rule.bp == CallerValue::AtCfa(-16) {
+        if next.sp == base.wrapping_add(16) && rule.saved == [CallerValue::AtCfa(-16)] {
             return Some((caller, rule));
         }
         if next.sp <= caller.sp || next.sp > base || !next.knows_bp || next.bp != base {

@@ -19,12 +19,12 @@ use object::{Object, ObjectSection};
 use crate::agent::os::maps;
 use crate::agent::unwind::modules::{CodeLocation, Modules, Snapshot};
 use crate::agent::unwind::registers::Registers;
-use crate::agent::unwind::rules::{PackedRule, RuleLookup};
+use crate::agent::unwind::rules::RuleLookup;
 use crate::agent::unwind::stack::Stack;
 use crate::agent::unwind::walk::{WalkCache, walk};
 use crate::arch::RED_ZONE;
 use crate::process::maps::{MapsEntry, entries, lines};
-use crate::process::unwind::CallerValue;
+use crate::process::unwind::{CallerValue, PackedRule};
 use crate::wire::{FrameAddress, MAX_FRAMES};
 
 /// Maximum size of the copy of a stack in bytes, including the red zone below the stack pointer.

@@ -227,8 +227,8 @@ fn place(block: u64, places: usize) -> usize {
 mod tests {
     use super::*;
     use crate::agent::unwind::modules::Modules;
-    use crate::agent::unwind::rules::{PackedRule, new_context};
-    use crate::process::unwind::CallerValue;
+    use crate::agent::unwind::rules::new_context;
+    use crate::process::unwind::{CallerValue, PackedRule};
 
     fn rows(table: &RuleTable) -> Vec<Row> {
         table.settled.rows.iter().chain(&table.recent.rows).copied().collect()
@@ -299,8 +299,8 @@ mod tests {
             at = start + 1 + below(longest);
             let found = RuleLookup::Rule(PackedRule {
                 cfa: CallerValue::Register(7, number),
-                bp: CallerValue::Same,
-                ra: CallerValue::AtCfa(-8),
+                return_address: CallerValue::AtCfa(-8),
+                saved: [CallerValue::Same],
             });
             table.rows.push(Row { start, end: at, found });
         }

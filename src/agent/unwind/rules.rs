@@ -12,8 +12,7 @@ use gimli::{
 };
 
 use crate::agent::unwind::eh_index::Section;
-use crate::arch::{CALLEE_SAVED, FRAME_POINTER, LINK_REGISTER};
-use crate::process::unwind::{CallerValue, FrameRule, table_row};
+use crate::process::unwind::{CallerValue, PackedRule, table_row};
 
 /// Sizes of gimli's tables: everything fits on the handler's stack, takes a third of gimli's
 /// default size, and is faster with cold caches.
@@ -25,30 +24,6 @@ impl<R: gimli::ReaderOffset> gimli::UnwindContextStorage<R> for SmallStorage {
 }
 
 type Slice = EndianSlice<'static, LittleEndian>;
-
-/// The part of a rule that handlers follow, and that their caches hold.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct PackedRule {
-    /// The canonical frame address.
-    pub(crate) cfa: CallerValue,
-    /// The base pointer.
-    pub(crate) bp: CallerValue,
-    /// The return address.
-    pub(crate) ra: CallerValue,
-}
-
-const _: () = assert!(size_of::<PackedRule>() == 24);
-
-impl PackedRule {
-    /// Packs a rule, if handlers can follow it.
-    fn new(rule: &FrameRule) -> Option<PackedRule> {
-        let saved = CALLEE_SAVED.iter().zip(rule.saved).find(|(register, _)| **register == FRAME_POINTER);
-        let (bp, ra) = (saved?.1, rule.return_address);
-        let is_computed = |value| matches!(value, CallerValue::CfaPlus(_) | CallerValue::Register(..));
-        let is_after_call = LINK_REGISTER.is_some() && ra == CallerValue::AFTER_CALL;
-        (!is_computed(bp) && (is_after_call || !is_computed(ra))).then_some(PackedRule { cfa: rule.cfa, bp, ra })
-    }
-}
 
 /// The parsed unwind tables of one module.
 pub(crate) struct UnwindTables {
@@ -184,7 +159,7 @@ impl UnwindTables {
 
     fn compile(&self, row: &UnwindTableRow<usize, SmallStorage>, return_register: Register, pc: u64) -> RuleLookup {
         let rule = table_row::frame_rule(row, &self.frames, return_register, pc, &mut |_| None);
-        rule.and_then(|rule| PackedRule::new(&rule)).map_or(RuleLookup::Inexpressible, RuleLookup::Rule)
+        rule.map_or(RuleLookup::Inexpressible, |rule| RuleLookup::Rule(rule.pack()))
     }
 }
 

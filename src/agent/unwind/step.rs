@@ -5,10 +5,10 @@ use crate::agent::unwind::last_walk::CachedFrame;
 use crate::agent::unwind::modules::{CodeLocation, Snapshot};
 use crate::agent::unwind::registers::{Caller, Registers};
 use crate::agent::unwind::rule_cache::RuleCache;
-use crate::agent::unwind::rules::{PackedRule, RuleLookup};
+use crate::agent::unwind::rules::RuleLookup;
 use crate::agent::unwind::stack::Stack;
 use crate::arch::{FRAME_POINTER, LINK_REGISTER, PUSHED_BY_CALL, STACK_POINTER, strip_signature};
-use crate::process::unwind::{CallerValue, cfa_by_record, is_frame_pointer_restored, plus};
+use crate::process::unwind::{CallerValue, FrameSource, PackedRule, StepByRule, plus};
 use crate::wire::{FrameAddress, flag};
 
 /// Result of a walk.
@@ -150,54 +150,70 @@ pub(crate) fn rule_of(
     Some(cache.rule(pc, snapshot.rule_table(), lookup))
 }
 
+/// A frame on a stack that a walk reads.
+struct FrameOnStack<'a, S> {
+    frame: &'a WalkFrame<'a>,
+    stack: &'a mut S,
+}
+
+impl<S: Stack> FrameSource for FrameOnStack<'_, S> {
+    type NoValue = ();
+    const LOST: () = ();
+
+    #[inline(always)]
+    fn register(&self, number: u8) -> Result<u64, ()> {
+        self.frame.get(number).ok_or(())
+    }
+
+    #[inline(always)]
+    fn word(&mut self, address: u64) -> Result<u64, ()> {
+        self.stack.read(address).ok_or(())
+    }
+
+    /// No rule of the agent has a number of an expression.
+    fn evaluate(&mut self, _expression: u32, _cfa: u64) -> Result<u64, ()> {
+        Err(())
+    }
+}
+
+/// Steps to the caller by a rule.
 #[inline]
 pub(crate) fn by_rule(rule: PackedRule, frame: &WalkFrame<'_>, stack: &mut impl Stack) -> Option<Step> {
-    if rule.ra == CallerValue::Undefined {
-        return Some(Step::Root(StepReads::Words { return_at: None, base_at: None }));
-    }
-    let register = |number| frame.get(number);
-    let rule_of_cfa = if frame.is_stack_bound() { cfa_by_record(rule.cfa, rule.bp, rule.ra)? } else { rule.cfa };
-    let (cfa, more) = match rule_of_cfa {
-        CallerValue::Register(number, offset) => (plus(register(number)?, offset), false),
-        saved => (stack.read(saved.address(0, register)?)?.wrapping_add(saved.constant()), true),
-    };
-    if LINK_REGISTER.is_some() && rule.ra == CallerValue::AFTER_CALL {
-        let caller = Caller::new(frame.return_address(stack)?, cfa, saved_bp(rule, frame, cfa, stack).0);
-        return Some(Step::Caller(caller, StepReads::Other));
-    }
-    let return_at = rule.ra.address(cfa, register)?;
-    if let CallerValue::ReplacedAtCfa(_) = rule.ra
-        && let Some(caller) =
-            eh_return::landing_pad(rule, (frame.sp(), frame.bp()), cfa, return_at, &mut |at| stack.read(at))
+    let rule = if frame.is_stack_bound() { rule.with_cfa_by_record()? } else { rule };
+    let mut frame = FrameOnStack { frame, stack };
+    if let CallerValue::ReplacedAtCfa(return_offset) = rule.return_address
+        && let Some(caller) = landing_pad(rule, return_offset, &mut frame)
     {
         return Some(Step::Caller(caller, StepReads::Other));
     }
-    let ip = strip_signature(stack.read(return_at)?);
-    if ip == 0 {
-        let reads =
-            if more { StepReads::Other } else { StepReads::Words { return_at: Some(return_at), base_at: None } };
-        return Some(Step::Root(reads));
-    }
-    let (bp, base_at) = saved_bp(rule, frame, cfa, stack);
-    // An unreadable word matters only to a caller that needs it.
-    let unread = base_at.is_some() && bp.is_none();
-    let reads =
-        if more || unread { StepReads::Other } else { StepReads::Words { return_at: Some(return_at), base_at } };
-    Some(Step::Caller(Caller::new(ip, cfa, bp), reads))
+    let is_cfa_unread = matches!(rule.cfa, CallerValue::Register(..));
+    Some(match rule.step(&mut frame).ok()? {
+        StepByRule::Root { return_at: None } if rule.return_address == CallerValue::Undefined => {
+            Step::Root(StepReads::Words { return_at: None, base_at: None })
+        }
+        StepByRule::Root { return_at: return_at @ Some(_) } if is_cfa_unread => {
+            Step::Root(StepReads::Words { return_at, base_at: None })
+        }
+        StepByRule::Root { .. } => Step::Root(StepReads::Other),
+        StepByRule::Caller { ip, cfa, return_at, saved: [base] } => {
+            let is_read = return_at.is_some() && (base.value.is_some() || base.at.is_none());
+            let reads = if is_cfa_unread && is_read {
+                StepReads::Words { return_at, base_at: base.at }
+            } else {
+                StepReads::Other
+            };
+            Step::Caller(Caller::new(ip, cfa, base.value), reads)
+        }
+    })
 }
 
-/// Returns the caller's base pointer, if it is known, and the address that it is read from.
-#[inline(always)]
-fn saved_bp(rule: PackedRule, frame: &WalkFrame<'_>, cfa: u64, stack: &mut impl Stack) -> (Option<u64>, Option<u64>) {
-    match rule.bp {
-        CallerValue::Same => (frame.bp(), None),
-        CallerValue::Undefined => (None, None),
-        saved if is_frame_pointer_restored(saved, frame.bp(), frame.sp(), cfa) => (frame.bp(), None),
-        saved => {
-            let at = saved.address(cfa, |number| frame.get(number));
-            (at.and_then(|at| stack.read(at)), at)
-        }
-    }
+/// Returns the landing pad's frame, if the function has begun to install it.
+#[cold]
+#[inline(never)]
+fn landing_pad<S: Stack>(rule: PackedRule, return_offset: i32, frame: &mut FrameOnStack<'_, S>) -> Option<Caller> {
+    let cfa = rule.cfa(frame).ok()?;
+    let registers = (frame.frame.sp(), frame.frame.bp());
+    eh_return::landing_pad(rule, registers, cfa, plus(cfa, return_offset), &mut |at| frame.stack.read(at))
 }
 
 /// Interrupted code of a file that the file's tables leave out is a stub more often than not (of
@@ -241,8 +257,8 @@ mod tests {
         let mut stack = CopiedStack { low: 0x7000, bytes: &bytes };
         let rule = PackedRule {
             cfa: CallerValue::Register(10, 0),
-            bp: CallerValue::AtRegister(6, 0),
-            ra: CallerValue::AtCfa(-8),
+            return_address: CallerValue::AtCfa(-8),
+            saved: [CallerValue::AtRegister(6, 0)],
         };
         let mut caller_of = |bp: u64| {
             let mut registers = Registers::by_hand([0; REGISTERS]);

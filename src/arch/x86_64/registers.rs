@@ -22,8 +22,8 @@ pub(crate) const RETURN_ADDRESS: usize = PROGRAM_COUNTER;
 /// DWARF number of the register in which a call leaves its return address: it pushes it instead.
 pub(crate) const LINK_REGISTER: Option<usize> = None;
 /// DWARF numbers of the registers that a function must restore before it returns, besides the stack
-/// pointer.
-pub(crate) const CALLEE_SAVED: [usize; 6] = [3, FRAME_POINTER, 12, 13, 14, 15];
+/// pointer. The frame pointer is the first.
+pub(crate) const CALLEE_SAVED: [usize; 6] = [FRAME_POINTER, 3, 12, 13, 14, 15];
 
 /// DWARF numbers of the registers in which a landing pad receives its exception, rax and rdx. Only
 /// functions with `__builtin_eh_return` save them.

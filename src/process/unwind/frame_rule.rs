@@ -40,27 +40,7 @@ impl CallerValue {
         Some(register) => CallerValue::Register(register as u8, 0),
     };
 
-    /// Returns the address of the word that the value is read from, if it is one and the registers
-    /// that lead there are known.
-    #[inline(always)]
-    pub(crate) fn address(self, cfa: u64, register: impl Fn(u8) -> Option<u64>) -> Option<u64> {
-        // Nearly all values are so. Comparing with this first makes warm walks a tenth shorter.
-        if let CallerValue::AtCfa(offset) = self {
-            return Some(plus(cfa, offset));
-        }
-        Some(match self {
-            CallerValue::ReplacedAtCfa(offset) => plus(cfa, offset),
-            CallerValue::AtRegister(base, offset) | CallerValue::AtPlus { register: base, offset, .. } => {
-                plus(register(base)?, offset)
-            }
-            CallerValue::AtIndexed { register: base, index, offset, .. } => {
-                plus(register(base)?.wrapping_add(register(index)?.wrapping_mul(8)), offset)
-            }
-            _ => return None,
-        })
-    }
-
-    /// Returns what is added to that word.
+    /// Returns what is added to the word that the value is read from.
     #[inline(always)]
     pub(crate) fn constant(self) -> u64 {
         match self {
@@ -76,39 +56,45 @@ pub(crate) fn plus(base: u64, offset: i32) -> u64 {
     base.wrapping_add_signed(offset.into())
 }
 
-/// The rules of one code address.
+/// The rules of one code address, for the first `SAVED` registers of [`CALLEE_SAVED`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct FrameRule {
+pub(crate) struct FrameRule<const SAVED: usize = { CALLEE_SAVED.len() }> {
     /// The canonical frame address.
     pub(crate) cfa: CallerValue,
     /// The return address.
     pub(crate) return_address: CallerValue,
-    /// The registers of [`CALLEE_SAVED`].
-    pub(crate) saved: [CallerValue; CALLEE_SAVED.len()],
+    /// The registers; the first is the frame pointer.
+    pub(crate) saved: [CallerValue; SAVED],
 }
 
-/// Returns the canonical frame address of a frame in terms of its frame pointer, if the pointer
-/// leads to its record: the caller's frame pointer and the return address. For a frame whose stack
-/// pointer is not known.
-pub(crate) fn cfa_by_record(
-    cfa: CallerValue,
-    frame_pointer: CallerValue,
-    return_address: CallerValue,
-) -> Option<CallerValue> {
-    match (cfa, frame_pointer, return_address) {
-        (CallerValue::Register(base, _), ..) if usize::from(base) == FRAME_POINTER => Some(cfa),
-        (CallerValue::Register(..), CallerValue::AtCfa(record), CallerValue::AtCfa(at)) if at - record == 8 => {
-            Some(CallerValue::Register(FRAME_POINTER as u8, -record))
-        }
-        _ => None,
+/// The part of a rule that handlers follow, and that their caches hold.
+#[cfg(feature = "agent")]
+pub(crate) type PackedRule = FrameRule<1>;
+
+const _: () = assert!(size_of::<FrameRule<1>>() == 24 && CALLEE_SAVED[0] == FRAME_POINTER);
+
+impl<const SAVED: usize> FrameRule<SAVED> {
+    /// Returns the rule for a frame whose frame pointer is known and whose stack pointer is not, if
+    /// the frame pointer leads to the frame's record: the caller's frame pointer and the return
+    /// address.
+    pub(crate) fn with_cfa_by_record(self) -> Option<FrameRule<SAVED>> {
+        let cfa = match (self.cfa, self.saved[0], self.return_address) {
+            (CallerValue::Register(base, _), ..) if usize::from(base) == FRAME_POINTER => self.cfa,
+            (CallerValue::Register(..), CallerValue::AtCfa(record), CallerValue::AtCfa(at))
+                if at.wrapping_sub(record) == 8 =>
+            {
+                CallerValue::Register(FRAME_POINTER as u8, record.wrapping_neg())
+            }
+            _ => return None,
+        };
+        Some(FrameRule { cfa, ..self })
     }
 }
 
-/// Returns whether a frame from `sp` to `cfa` has its caller's frame pointer again, although it is
-/// `saved` in the frame. A function that aligns its stack keeps its frame pointer within its frame
-/// until the last two instructions. The tables omit that the caller's is restored by then.
-#[inline(always)]
-pub(crate) fn is_frame_pointer_restored(saved: CallerValue, frame_pointer: Option<u64>, sp: u64, cfa: u64) -> bool {
-    matches!(saved, CallerValue::AtRegister(base, _) if usize::from(base) == FRAME_POINTER)
-        && !frame_pointer.is_some_and(|pointer| (sp..cfa).contains(&pointer))
+#[cfg(feature = "agent")]
+impl FrameRule {
+    /// Returns the part that handlers follow.
+    pub(crate) fn pack(&self) -> PackedRule {
+        FrameRule { cfa: self.cfa, return_address: self.return_address, saved: [self.saved[0]] }
+    }
 }

@@ -2,9 +2,8 @@
 
 use super::expressions::Expressions;
 use super::step::{NoValue, Stepped};
-use crate::arch::{CALLEE_SAVED, FRAME_POINTER, PUSHED_BY_CALL, RED_ZONE, STACK_POINTER, strip_signature};
-use crate::process::unwind::ThreadRegisters;
-use crate::process::unwind::{CallerValue, FrameRule, cfa_by_record, is_frame_pointer_restored, plus};
+use crate::arch::{CALLEE_SAVED, PUSHED_BY_CALL, STACK_POINTER};
+use crate::process::unwind::{CallerValue, FrameRule, FrameSource, StepByRule, ThreadRegisters};
 use crate::sampler::stack_copy::StackCopy;
 
 impl FrameRule {
@@ -18,46 +17,18 @@ impl FrameRule {
 
     /// Computes the caller's registers.
     pub(super) fn apply(&self, registers: &ThreadRegisters, stack: &StackCopy, expressions: &Expressions) -> Stepped {
-        if self.return_address == CallerValue::Undefined {
-            return Stepped::Root;
-        }
-        let frame = FrameValues { registers, stack, expressions };
-        let cfa = match frame.value(self.cfa, None, 0) {
-            Ok(cfa) => cfa,
-            Err(why) => return Stepped::Failed(why),
-        };
-        let return_address = match frame.value(self.return_address, None, cfa) {
-            Ok(0) => return Stepped::Root,
-            Ok(address) => strip_signature(address),
-            Err(why) => return Stepped::Failed(why),
-        };
-        let mut caller = ThreadRegisters::new(return_address);
-        caller.set(STACK_POINTER, cfa);
-        for (&register, &value) in CALLEE_SAVED.iter().zip(&self.saved) {
-            let is_restored = register == FRAME_POINTER
-                && is_frame_pointer_restored(value, registers.get(FRAME_POINTER), frame.sp(), cfa);
-            let value = if is_restored { CallerValue::Same } else { value };
-            let value = match frame.value(value, Some(register), cfa) {
-                // The kernel's copies begin at the stack pointer. What a function has popped lies
-                // below it, and the register has that value again.
-                Err(NoValue::NoStack(address)) if frame.is_below(address) => {
-                    frame.value(CallerValue::Same, Some(register), cfa)
+        match self.step(&mut FrameInCopy { registers, stack, expressions }) {
+            Ok(StepByRule::Root { .. }) => Stepped::Root,
+            Ok(StepByRule::Caller { ip, cfa, saved, .. }) => {
+                let mut caller = ThreadRegisters::new(ip);
+                caller.set(STACK_POINTER, cfa);
+                for (&register, value) in CALLEE_SAVED.iter().zip(saved) {
+                    value.value.into_iter().for_each(|value| caller.set(register, value));
                 }
-                value => value,
-            };
-            // A value that cannot be read matters only to a caller that needs it.
-            if let Ok(value) = value {
-                caller.set(register, value);
+                Stepped::Caller(caller)
             }
+            Err(why) => Stepped::Failed(why),
         }
-        Stepped::Caller(caller)
-    }
-
-    /// Returns the rule for a frame whose frame pointer is known and whose stack pointer is not.
-    pub(super) fn with_cfa_by_record(self) -> Option<FrameRule> {
-        let place = CALLEE_SAVED.iter().position(|&register| register == FRAME_POINTER)?;
-        let cfa = cfa_by_record(self.cfa, self.saved[place], self.return_address)?;
-        Some(FrameRule { cfa, ..self })
     }
 
     /// Returns the rule with its canonical frame address at a distance from the stack pointer.
@@ -66,44 +37,34 @@ impl FrameRule {
     }
 }
 
-/// The frame from which values are computed.
-struct FrameValues<'a> {
+/// A frame in the copy of a stack.
+struct FrameInCopy<'a> {
     registers: &'a ThreadRegisters,
     stack: &'a StackCopy,
     expressions: &'a Expressions,
 }
 
-impl FrameValues<'_> {
-    fn sp(&self) -> u64 {
-        self.registers.get(STACK_POINTER).unwrap_or(0)
+impl FrameSource for FrameInCopy<'_> {
+    type NoValue = NoValue;
+    const LOST: NoValue = NoValue::Lost;
+
+    fn register(&self, number: u8) -> Result<u64, NoValue> {
+        self.registers.get(number.into()).ok_or(NoValue::UnknownRegister)
     }
 
-    /// Returns whether an address lies below the stack pointer, within the red zone.
-    fn is_below(&self, address: u64) -> bool {
-        (self.sp().saturating_sub(RED_ZONE)..self.sp()).contains(&address)
+    fn word(&mut self, address: u64) -> Result<u64, NoValue> {
+        self.stack.word(address).ok_or(NoValue::NoStack(address))
     }
 
-    fn value(&self, value: CallerValue, same: Option<usize>, cfa: u64) -> Result<u64, NoValue> {
-        let register = |number: usize| self.registers.get(number).ok_or(NoValue::UnknownRegister);
-        let word = |address: u64| self.stack.word(address).ok_or(NoValue::NoStack(address));
-        match value {
-            CallerValue::Same => register(same.ok_or(NoValue::Lost)?),
-            CallerValue::Undefined => Err(NoValue::Lost),
-            CallerValue::CfaPlus(offset) => Ok(plus(cfa, offset)),
-            CallerValue::Register(number, offset) => Ok(plus(register(number.into())?, offset)),
-            CallerValue::Expression(id) => self.expressions.evaluate(id, cfa, self.registers, self.stack),
-            CallerValue::AtExpression(id) => word(self.expressions.evaluate(id, cfa, self.registers, self.stack)?),
-            at => {
-                let address = at.address(cfa, |number| self.registers.get(number.into()));
-                Ok(word(address.ok_or(NoValue::UnknownRegister)?)?.wrapping_add(at.constant()))
-            }
-        }
+    fn evaluate(&mut self, expression: u32, cfa: u64) -> Result<u64, NoValue> {
+        self.expressions.evaluate(expression, cfa, self.registers, self.stack)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::arch::FRAME_POINTER;
 
     /// Regression test: at the `ret` of a function that had saved the frame pointer, a copy that
     /// begins at the stack pointer does not have it, and a caller that needs it was not found.
@@ -120,10 +81,9 @@ mod tests {
         let mut registers = ThreadRegisters::new(0x40_5678);
         registers.set(STACK_POINTER, SP);
         registers.set(FRAME_POINTER, 0x7f00_2000);
-        let place = CALLEE_SAVED.iter().position(|&register| register == FRAME_POINTER).expect("it is saved");
         let saved_at = |offset| {
             let mut rule = FrameRule::JUST_CALLED;
-            rule.saved[place] = CallerValue::AtCfa(offset);
+            rule.saved[0] = CallerValue::AtCfa(offset);
             let Stepped::Caller(caller) = rule.apply(&registers, &stack, &Expressions::default()) else { panic!() };
             assert_eq!(caller.ip, 0x40_1234);
             caller.get(FRAME_POINTER)

@@ -94,7 +94,7 @@ impl Instruction {
                 }
                 // These write registers that they do not name.
                 if matches!(mnemonic, Mnemonic::Cpuid | Mnemonic::Enter) {
-                    state.registers[CALLEE_SAVED[0]] = SymbolicValue::Unknown;
+                    state.registers[CALLEE_SAVED[1]] = SymbolicValue::Unknown;
                     if mnemonic == Mnemonic::Enter {
                         state.registers[STACK_POINTER] = SymbolicValue::Unknown;
                     }
@@ -236,7 +236,7 @@ mod tests {
         // push rbp; mov rbp, rsp; sub rsp, rax; leave; ret.
         let code = [0x55, 0x48, 0x89, 0xe5, 0x48, 0x29, 0xc4, 0xc9, 0xc3];
         let CodePath::Returns(rule) = path(&code, 7) else { panic!("it returns") };
-        assert_eq!((rule.cfa, rule.saved[1]), (CallerValue::Register(6, 16), CallerValue::AtRegister(6, 0)));
+        assert_eq!((rule.cfa, rule.saved[0]), (CallerValue::Register(6, 16), CallerValue::AtRegister(6, 0)));
         assert_eq!(frame_size_from_start(&mut reader(&code), START, START + 7), None);
     }
 
