@@ -20,6 +20,7 @@ mod leave;
 mod mcp;
 mod overview;
 mod progress;
+mod push;
 mod record;
 mod replay;
 mod report;

@@ -1,0 +1,12 @@
+//! Pushes profiles to receivers: one of our own that does what no server should, and those of the
+//! stores' makers, as far as they can be installed.
+#![cfg(feature = "viewer")]
+
+mod collector;
+mod command;
+mod faults;
+mod python;
+mod receiver;
+#[path = "../harness/skips.rs"]
+mod skips;
+mod stores;
