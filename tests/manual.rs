@@ -238,11 +238,13 @@ fn prose(manual: &mut Manual) {
 fn stores(manual: &mut Manual) {
     manual.section("PROFILE STORES");
     manual.text(
-        "sigtop push FILE URL sends a recording or a saved profile to a store. The URL's path says what the store takes, \
-         or --push-format does; a URL without a path gets that of the store.",
+        "sigtop push FILE URL sends a recording or a saved profile to a store, and sigtop record --push URL sends what is new \
+         every --push-every. The URL's path says what the store takes, or --push-format does; a URL without a path gets that of \
+         the store.",
     );
     manual.example(&[
         "sigtop push a.sigtop http://localhost:4318                              # OTLP: a Collector, Pyroscope, Parca, Elastic, OpenObserve",
+        "sigtop record --push http://localhost:4318 --label service.name=checkout -- ./server",
         "sigtop push a.sigtop http://localhost:4040/ingest                       # Pyroscope",
         "sigtop push a.sigtop http://localhost:7070/profiles/writeraw            # Parca",
         "sigtop push a.sigtop http://localhost:8126/profiling/v1/input           # Datadog's agent",
@@ -271,10 +273,16 @@ fn stores(manual: &mut Manual) {
          does not take in the end is counted by cause, and sigtop push exits with 125.",
     );
     manual.text(
+        "sigtop record --push never waits for a store. Up to 32 MiB of compressed profiles wait, beyond which the oldest are lost \
+         (buffer full). A push waits for names for at most 5 s, and the end of the recording for the last requests for at most 5 s \
+         (not in time). If something was lost, the status is 125, unless the program was launched and has its own.",
+    );
+    manual.text(
         "OTLP for profiles is in development. sigtop sends version 1.10 of opentelemetry-proto; servers of another version accept it \
          and may show an empty profile. What was tried against what:",
     );
     for (store, tried) in [
+        ("pprof files", "Go's pprof reads each one that is sent"),
         (
             "OTLP",
             "an OpenTelemetry Collector 0.165 with --feature-gates=service.profilesSupport, and the Python classes of opentelemetry-proto 1.45",
@@ -283,7 +291,7 @@ fn stores(manual: &mut Manual) {
             "Pyroscope, Parca",
             "no server, only a receiver of our own that counts what a server drops by its documentation",
         ),
-        ("Datadog", "no agent, only a receiver of our own"),
+        ("Datadog", "its test server (ddapm-test-agent 1.69)"),
     ] {
         manual.entry([bold(store)], tried);
     }

@@ -22,6 +22,7 @@ mod overview;
 mod progress;
 mod push;
 mod record;
+mod record_push;
 mod replay;
 mod report;
 mod run;

@@ -38,7 +38,7 @@ pub(super) fn run(args: &PushArgs) -> Result<u8, Failure> {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         profile.time_ns = (now.as_nanos() as i64).saturating_sub(profile.duration_ns);
     }
-    store.set_labels(&program(&profile, &args.file), &args.store.label);
+    store.name_program(&program(&profile, &args.file));
     let sender = Sender::start(store).map_err(|error| Failure::internal("cannot start a thread", error))?;
     downloads.progress().set(Stage::Write { name: args.url.clone() });
     sender.add(profile);
@@ -71,6 +71,7 @@ pub(super) fn open_store(url: &str, args: &StoreArgs) -> Result<Store, Failure> 
         return Err(usage(format!("--push-ca: {} is not a file", path.display())));
     }
     store.set_credentials(headers, authorities);
+    store.set_labels(&args.label);
     Ok(store)
 }
 

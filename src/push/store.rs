@@ -93,12 +93,18 @@ impl Store {
         (self.headers, self.authorities) = (headers, authorities);
     }
 
-    /// Sets the attributes of the program. `program` is its name unless `service.name` is one of
-    /// them.
-    pub fn set_labels(&mut self, program: &str, labels: &[(String, String)]) {
+    /// Sets the attributes of the program.
+    pub fn set_labels(&mut self, labels: &[(String, String)]) {
         let own = labels.iter().rev().find(|(key, _)| key == SERVICE_NAME);
-        self.service = own.map_or(program, |(_, value)| value).to_owned();
+        self.service = own.map(|(_, value)| value.clone()).unwrap_or_default();
         self.labels = labels.iter().filter(|(key, _)| key != SERVICE_NAME).cloned().collect();
+    }
+
+    /// Sets the name of the program, unless its attributes have one.
+    pub fn name_program(&mut self, program: &str) {
+        if self.service.is_empty() {
+            program.clone_into(&mut self.service);
+        }
     }
 }
 
@@ -144,9 +150,11 @@ mod tests {
     fn the_last_service_name_is_that_of_the_program() {
         let mut store = Store::new("http://a", None).expect("a store");
         let label = |key: &str, value: &str| (key.to_owned(), value.to_owned());
-        store.set_labels("app", &[]);
+        store.set_labels(&[]);
+        store.name_program("app");
         assert_eq!(store.service, "app");
-        store.set_labels("app", &[label("service.name", "x"), label("a", "b"), label("service.name", "y")]);
+        store.set_labels(&[label("service.name", "x"), label("a", "b"), label("service.name", "y")]);
+        store.name_program("app");
         assert_eq!((store.service.as_str(), store.labels), ("y", vec![label("a", "b")]));
     }
 }

@@ -7,6 +7,7 @@ mod command;
 mod faults;
 mod python;
 mod receiver;
+mod recording;
 #[path = "../harness/skips.rs"]
 mod skips;
 mod stores;

@@ -1,12 +1,17 @@
 //! The requests that Pyroscope, Parca and Datadog's agent receive.
 
+use std::net::{TcpListener, TcpStream};
+use std::process::{Command, Stdio};
+use std::time::Instant;
+
 use data_encoding::BASE64;
 use serde_json::Value;
 use sigtop::pprof::format;
 use sigtop::pprof::profile::{LabelValue, SavedProfile};
 
-use crate::receiver::{Received, accept_all, profile, push};
-use crate::skips::are_installed;
+use crate::python::python;
+use crate::receiver::{PATIENCE, Received, accept_all, profile, push};
+use crate::skips::{are_installed, skip};
 
 /// The requests of a push with two attributes.
 fn requests(name: &str, kind: &str) -> Vec<Received> {
@@ -98,6 +103,63 @@ fn parca_gets_json_with_labels_and_the_same_sums() {
             }
         }
     }
+}
+
+/// Go's pprof reads each file that is sent, with the values that the samples have.
+#[test]
+fn go_pprof_reads_every_pushed_file() {
+    if !are_installed(&["curl", "go"]) {
+        return;
+    }
+    for (name, kind) in [("ours.pb.gz", "pyroscope"), ("go-heap.pb.gz", "pyroscope"), ("libprofiler.prof", "pyroscope")]
+    {
+        for (number, request) in requests(name, kind).into_iter().enumerate() {
+            let file = std::env::temp_dir().join(format!("sigtop-pushed-{}-{number}.pb.gz", std::process::id()));
+            std::fs::write(&file, &request.body).expect("written");
+            let mut go = Command::new("go");
+            go.args(["tool", "pprof", "-symbolize=none", "-raw"]).arg(&file).env("PPROF_BINARY_PATH", "/nowhere");
+            let output = go.output().expect("go runs");
+            std::fs::remove_file(&file).expect("removed");
+            let text = String::from_utf8(output.stdout).expect("text");
+            assert!(output.status.success(), "{name}: {}", String::from_utf8_lossy(&output.stderr));
+            let samples = text.lines().skip_while(|line| *line != "Samples:").skip(2);
+            let values = samples.take_while(|line| *line != "Locations").filter_map(|line| line.split_once(": "));
+            let values = values.filter_map(|(values, _)| values.split_whitespace().last()?.parse::<i64>().ok());
+            assert_eq!(values.sum::<i64>(), sum(&read(&request.body)), "{name}: {text}");
+        }
+    }
+}
+
+/// Datadog's own test server takes the form apart.
+#[test]
+fn datadogs_test_agent_accepts_the_form() {
+    if !are_installed(&["curl"]) {
+        return;
+    }
+    let Some(python) = python("ddapm-test-agent", "ddapm-test-agent==1.69.*", "import ddapm_test_agent") else {
+        return skip("ddapm-test-agent of PyPI cannot be installed");
+    };
+    let ports: Vec<TcpListener> = (0..3).map(|_| TcpListener::bind("127.0.0.1:0").expect("a port")).collect();
+    let port = |index: usize| ports[index].local_addr().expect("bound").port().to_string();
+    let [own, http, grpc] = [port(0), port(1), port(2)];
+    drop(ports);
+    let mut agent = Command::new(python.with_file_name("ddapm-test-agent"));
+    agent.args(["--port", &own, "--otlp-http-port", &http, "--otlp-grpc-port", &grpc]);
+    let mut agent = agent.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("the agent runs");
+    let began = Instant::now();
+    while TcpStream::connect(format!("127.0.0.1:{own}")).is_err() && began.elapsed() < PATIENCE {}
+    let pushed = push(&profile("ours.pb.gz"), &format!("http://127.0.0.1:{own}/profiling/v1/input"), &[]);
+    let kept = Command::new("curl").args(["-s", &format!("http://127.0.0.1:{own}/test/session/requests")]).output();
+    agent.kill().expect("a child");
+    agent.wait().expect("a child");
+    assert_eq!(pushed.0, 0, "{}", pushed.1);
+    let kept: Value = serde_json::from_slice(&kept.expect("curl runs").stdout).expect("JSON");
+    let bodies: Vec<&str> = kept.as_array().expect("a list").iter().filter_map(|one| one["body"].as_str()).collect();
+    let has_event = |body: &&&str| {
+        let body = BASE64.decode(body.as_bytes()).expect("base64");
+        memchr::memmem::find(&body, b"\"attachments\":[\"auto.pprof\"]").is_some()
+    };
+    assert_eq!(bodies.iter().filter(has_event).count(), 2, "{kept}");
 }
 
 #[test]

@@ -1,15 +1,17 @@
 //! The arguments of `sigtop push`, and the options about stores that `sigtop record` has, too.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::Args;
 
 use super::groups::{ConfigArgs, SymbolArgs};
 use super::parsers::keyword_parser;
 use crate::push::StoreKind;
+use crate::tui::command::options::duration;
 
 /// The heading of [`StoreArgs`].
-pub(super) const HEADING: &str = "Stores";
+const HEADING: &str = "Stores";
 
 /// Options about a profile store.
 #[derive(Args, Clone, Debug, Default)]
@@ -31,6 +33,29 @@ pub struct StoreArgs {
     /// Trust the certificates in this PEM file instead of the system's
     #[arg(long, help_heading = HEADING, value_name = "FILE")]
     pub push_ca: Option<PathBuf>,
+}
+
+/// Options of a recording that is pushed.
+#[derive(Args, Clone, Debug)]
+pub struct RecordPushArgs {
+    /// Send what is new to this store again and again, such as http://localhost:4318 (OTLP) or
+    /// http://localhost:4040/ingest (Pyroscope), with or without a file
+    #[arg(long, help_heading = HEADING, value_name = "URL")]
+    pub push: Option<String>,
+
+    /// Time between two pushes
+    #[arg(long, help_heading = HEADING, value_name = "DURATION", value_parser = parse_interval, default_value = "10s", requires = "push")]
+    pub push_every: Duration,
+
+    /// Options about the store.
+    #[command(flatten)]
+    pub store: StoreArgs,
+}
+
+/// Parses the time between two pushes.
+fn parse_interval(text: &str) -> Result<Duration, String> {
+    let interval = duration(text)?;
+    if interval < Duration::from_secs(1) { Err("expected at least 1s".to_owned()) } else { Ok(interval) }
 }
 
 /// Parses an attribute.
