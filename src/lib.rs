@@ -18,7 +18,8 @@
 //!        └───────────────────────────────────── │    ├──► tui    the screen                           │
 //!        └───────────────────────────────────── │    ├──► explain  sentences about an answer          │
 //!                     attach                    │    └──► pprof  reports, saved profiles, exports     │
-//!                                               │           └──► check  is a build slower than a base? │
+//!                                               │           ├──► check  is a build slower than a base? │
+//!                                               │           └──► push   requests to profile stores         │
 //!                                               └─────────────────────────────────────────────────────┘
 //! ```
 //!
@@ -26,7 +27,7 @@
 //!
 //! Each folder may import those before it in this list, and none behind it: [`wire`],
 //! `arch`, `process`, `agent` | [`attach`], [`sampler`], [`link`] | [`profile`], [`symbols`], [`tally`],
-//! [`pprof`], [`perf_data`], [`check`], [`session`], [`explain`], [`tui`], [`app`].
+//! [`pprof`], [`perf_data`], [`check`], [`push`], [`session`], [`explain`], [`tui`], [`app`].
 //! The test `house` checks this, and that no folder has an import cycle.
 //!
 //! # Threads
@@ -46,6 +47,7 @@
 //! * `link` accepts connections and decodes messages. `target` waits for the launched program.
 //! * `symbols` and `lines` read object files and debug information. `sources` reads source files.
 //! * `debuginfod` downloads debug information, if the user allows that.
+//! * `push` sends profiles to a store, by the program `curl`.
 //! * `saver` writes a recording. `recording` reads one.
 //!
 //! # Glossary
@@ -117,6 +119,8 @@ pub mod perf_data;
 pub mod pprof;
 #[cfg(feature = "viewer")]
 pub mod profile;
+#[cfg(feature = "viewer")]
+pub mod push;
 #[cfg(feature = "viewer")]
 pub mod sampler;
 #[cfg(feature = "viewer")]

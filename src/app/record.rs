@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crossbeam_channel::{Receiver, after, never, select};
+use crossbeam_channel::{Receiver, at as at_instant, never, select};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use super::args::RecordArgs;
@@ -16,6 +16,7 @@ use super::command_word::check_is_program;
 use super::failure::{Failure, print_message};
 use super::leave::{give_up, leave_program};
 use super::progress::{self, ProgressLine, Stage};
+use super::record_push::{PendingPush, RecordPush};
 use super::save::{SaveError, SaveTarget};
 use super::settings::apply_config;
 use super::start::{interrupt_channel, prepare_target, start_session};
@@ -45,10 +46,12 @@ pub(super) fn run(record: &RecordArgs) -> Result<u8, Failure> {
         return black_box::run(record);
     }
     let args = apply_config(watch)?;
-    let is_stream = record.output == Path::new("-");
-    let (save, output) = match is_stream {
-        true => SaveTarget::from_stream(claim_stdout()?, record.format),
-        false => SaveTarget::from_path(&record.output, record.format)?,
+    let push = PendingPush::open(record)?;
+    let is_stream = record.output.as_deref() == Some(Path::new("-"));
+    let (save, output) = match &record.output {
+        Some(_) if is_stream => SaveTarget::from_stream(claim_stdout()?, record.format),
+        Some(path) => SaveTarget::from_path(path, record.format)?,
+        None => (SaveTarget::Recording, None),
     };
     let names = args.symbols || is_stream;
     let recording = RecordingOptions { output, names, ..RecordingOptions::default() };
@@ -64,22 +67,29 @@ pub(super) fn run(record: &RecordArgs) -> Result<u8, Failure> {
     };
     let on_quit = args.on_quit.unwrap_or_default();
     let give_up = |failure| give_up(failure, launched, on_quit);
+    let push = push.map(|push| push.start(&pending.settings.command)).transpose().map_err(give_up)?;
     let session = start_session(pending, recording).map_err(give_up)?;
     let options = RecordOptions {
         launched: launched.map(|pid| (pid, on_quit)),
-        symbols: args.symbols || is_stream || save.needs_symbols(),
+        symbols: args.symbols || is_stream || save.needs_symbols() || push.is_some(),
         duration: record.duration,
         interrupt: interrupt_channel(&[SIGINT, SIGTERM, SIGHUP]).map_err(give_up)?,
         progress: !record.quiet && io::stderr().is_terminal(),
         quiet: record.quiet,
     };
-    let outcome = wait_for_end(&session, &options);
+    let mut push = push;
+    let outcome = wait_for_end(&session, &options, &mut push);
     let facts = outcome.answer.as_ref().map(|answer| answer.facts.without_reasons_in(&outcome.warnings));
     let no_samples = facts.filter(Facts::has_failed_to_sample).map(|facts| facts.explain_no_samples());
     let writing = ProgressLine::start(record.quiet, None);
-    writing.state().set(Stage::Write { name: record.output.display().to_string() });
-    let finished = session.finish();
+    let outputs = record.output.iter().map(|path| path.display().to_string()).chain(record.push.push.clone());
+    writing.state().set(Stage::Write { name: outputs.collect::<Vec<String>>().join(" and ") });
+    let mut finished = session.finish();
+    if let (Some(push), Some(finished)) = (&push, &mut finished) {
+        push.add_last(finished);
+    }
     let saved = finished.map_or(Ok(None), |finished| save.save(finished));
+    let is_delivered = push.is_none_or(RecordPush::finish);
     drop(writing);
     match saved {
         Ok(Some(saved)) if !record.quiet && !is_stream => print_message(&summary(&outcome, &saved)),
@@ -97,7 +107,7 @@ pub(super) fn run(record: &RecordArgs) -> Result<u8, Failure> {
     Ok(match (outcome.exit, outcome.signal) {
         (Some(exit), _) if launched.is_some() && exit.exit_status() != 0 => exit.exit_status(),
         (None, Some(signal)) if launched.is_some() => 128u8.saturating_add(signal as u8),
-        _ if no_samples.is_some() => Failure::INTERNAL,
+        _ if no_samples.is_some() || !is_delivered => Failure::INTERNAL,
         _ => 0,
     })
 }
@@ -182,7 +192,7 @@ impl SymbolWait {
 }
 
 /// Waits until the target ends, the time is over, or the user interrupts.
-fn wait_for_end(session: &Session, options: &RecordOptions) -> RecordOutcome {
+fn wait_for_end(session: &Session, options: &RecordOptions, push: &mut Option<RecordPush>) -> RecordOutcome {
     let mut outcome = RecordOutcome::default();
     let start = Instant::now();
     let mut deadline = options.duration.map(|duration| start + duration);
@@ -198,19 +208,24 @@ fn wait_for_end(session: &Session, options: &RecordOptions) -> RecordOutcome {
             }
             deadline = Some(wait.end());
         }
-        let timer = deadline.map_or_else(never, |at| after(at.saturating_duration_since(Instant::now())));
+        let timer = deadline.map_or_else(never, at_instant);
+        let push_timer = push.as_ref().filter(|_| !is_over).map_or_else(never, |push| at_instant(push.due()));
         select! {
             recv(session.notices) -> notice => match notice {
                 Ok(Notice::Answer(answer)) => {
                     if options.progress {
-                        progress::show_line(&progress_line(&answer, is_over));
+                        progress::show_line(&progress_line(&answer, is_over, push.as_ref()));
                     }
+                    push.iter_mut().for_each(|push| push.note_answer(&answer));
                     outcome.answer = Some(answer);
                 }
                 Ok(Notice::Banner(warning)) if !options.quiet => {
                     print_message(&sanitize(&warning));
                     outcome.warnings.push(warning);
                 }
+                Ok(notice @ Notice::Increment(_)) => if let Some(push) = push {
+                    push.note(notice);
+                },
                 Ok(Notice::Ended(exit)) => {
                     outcome.exit = Some(exit);
                     symbols = symbols.or_else(|| Some(SymbolWait::start(Instant::now())));
@@ -231,6 +246,7 @@ fn wait_for_end(session: &Session, options: &RecordOptions) -> RecordOutcome {
                 }
                 deadline = Some(Instant::now() + MAX_EXIT_WAIT);
             }
+            recv(push_timer) -> _ => push.iter_mut().for_each(|push| push.ask(session)),
             recv(timer) -> _ => {
                 if symbols.is_some() {
                     continue;
@@ -256,12 +272,13 @@ fn wait_for_end(session: &Session, options: &RecordOptions) -> RecordOutcome {
         outcome.left = leave_program(session, pid, on_quit);
     }
     let _ = session.commands.send(Command::Leave);
+    push.iter_mut().for_each(|push| push.note_last(session));
     outcome
 }
 
 /// One line about the running recording: the time, the samples a second of the last seconds, what
 /// was lost, and the hottest function. At the end, what the wait for symbols is for.
-fn progress_line(answer: &Answer, is_over: bool) -> String {
+fn progress_line(answer: &Answer, is_over: bool, push: Option<&RecordPush>) -> String {
     let facts = &answer.facts;
     if is_over && facts.symbolizing.0 > 0 {
         return wait_line(facts.symbolizing, facts.download.as_ref());
@@ -278,6 +295,7 @@ fn progress_line(answer: &Answer, is_over: bool) -> String {
     if let Some(row) = answer.window.rows.first() {
         line += &format!(" · {} {}", row.short, measure::percentage(row.flat_ns, answer.window.total_ns).trim());
     }
+    line += &push.map(RecordPush::progress).unwrap_or_default();
     line + " · Ctrl-C stops"
 }
 

@@ -14,8 +14,8 @@ use super::settings::apply_config;
 use crate::sampler::program;
 
 use super::{
-    check, command_word, demo, demo_target, dump, env, explain, installed, mcp, overview, record, report, symbols,
-    view, watch,
+    check, command_word, demo, demo_target, dump, env, explain, installed, mcp, overview, push, record, report,
+    symbols, view, watch,
 };
 
 /// Runs the program.
@@ -62,6 +62,7 @@ fn run_subcommand(cli: Cli) -> Result<u8, Failure> {
         Some(CliSubcommand::Completions { shell }) => installed::print_completions(shell),
         Some(CliSubcommand::Dump { pid }) => dump::run(pid),
         Some(CliSubcommand::Explain(args)) => explain::run(&args),
+        Some(CliSubcommand::Push(args)) => push::run(&args),
         Some(CliSubcommand::Record(args)) => record::run(&args),
         Some(CliSubcommand::View(args)) => view::run(&args),
         Some(CliSubcommand::Sampler) => match program::run() {

@@ -14,7 +14,7 @@ use crate::profile::loss::LossCause;
 use crate::profile::module::ModuleId;
 use crate::profile::stack::{Frame, FrameId, StackId};
 use crate::profile::thread::ThreadId;
-use crate::profile::totals::{Span, Weight};
+use crate::profile::totals::{Span, ThreadStack, Weight};
 use crate::profile::{Clock, Profile, TimedSample};
 use crate::symbols::{FunctionId, Names};
 use crate::tally::text::Text;
@@ -38,19 +38,73 @@ pub struct LiveProfileInfo {
     pub lost_ns: [u64; LossCause::ALL.len()],
 }
 
-/// Converts a profile. The result has one sample for each stack of a thread or, if the profile
-/// keeps the time of every sample, one sample for each sample taken. Its texts are safe to print.
-pub fn to_saved(profile: &Profile, names: &Names, info: &LiveProfileInfo) -> SavedProfile {
-    let mut saved = convert(profile, names, info);
+/// The totals of a live profile that were converted already: see [`to_increment`].
+#[derive(Debug, Default)]
+pub struct ConvertedTotals {
+    weights: HashMap<ThreadStack, ClockWeights>,
+    lost_ticks: [u64; LossCause::ALL.len()],
+    lost_ns: [u64; LossCause::ALL.len()],
+    duration_ns: i64,
+}
+
+impl ConvertedTotals {
+    /// Removes what was converted from the facts and the sums of the whole time, and keeps those.
+    fn subtract(&mut self, info: &mut LiveProfileInfo, sums: &mut HashMap<ThreadStack, ClockWeights>) {
+        let totals = sums.clone();
+        for (key, weights) in sums.iter_mut() {
+            let Some(before) = self.weights.get(key) else { continue };
+            for ((clock, weight), &before) in CLOCKS.iter().zip(weights).zip(before) {
+                if *clock != Clock::Live {
+                    *weight -= before;
+                }
+            }
+        }
+        self.weights = totals;
+        let take = |all: &mut u64, before: &mut u64| {
+            let total = *all;
+            *all = total.saturating_sub(*before);
+            *before = total;
+        };
+        info.lost_ticks.iter_mut().zip(&mut self.lost_ticks).for_each(|(all, before)| take(all, before));
+        info.lost_ns.iter_mut().zip(&mut self.lost_ns).for_each(|(all, before)| take(all, before));
+        info.time_ns = info.time_ns.saturating_add(self.duration_ns);
+        let until_ns = info.duration_ns;
+        info.duration_ns = until_ns.saturating_sub(self.duration_ns).max(0);
+        self.duration_ns = until_ns;
+    }
+}
+
+/// Converts what is new since the last call with the same `converted`. Bytes that are not freed are
+/// no sum over time: all of them are new each time. Its texts are safe to print.
+pub fn to_increment(
+    profile: &Profile,
+    names: &Names,
+    info: &LiveProfileInfo,
+    converted: &mut ConvertedTotals,
+) -> SavedProfile {
+    let mut saved = convert(profile, names, info.clone(), Some(converted));
     saved.sanitize();
     saved
 }
 
-fn convert(profile: &Profile, names: &Names, info: &LiveProfileInfo) -> SavedProfile {
-    let mut sums: HashMap<(ThreadId, StackId), [Weight; CLOCKS.len()]> = HashMap::new();
+/// Converts a profile. The result has one sample for each stack of a thread or, if the profile
+/// keeps the time of every sample, one sample for each sample taken. Its texts are safe to print.
+pub fn to_saved(profile: &Profile, names: &Names, info: &LiveProfileInfo) -> SavedProfile {
+    let mut saved = convert(profile, names, info.clone(), None);
+    saved.sanitize();
+    saved
+}
+
+fn convert(
+    profile: &Profile,
+    names: &Names,
+    mut info: LiveProfileInfo,
+    converted: Option<&mut ConvertedTotals>,
+) -> SavedProfile {
+    let is_increment = converted.is_some();
+    let mut sums: HashMap<ThreadStack, ClockWeights> = HashMap::new();
     let mut order = Vec::new();
     let mut ticked = [false; CLOCKS.len()];
-    let mut all = Weight::default();
     for (index, &clock) in CLOCKS.iter().enumerate() {
         profile.visit(clock, info.span, |key, weight| {
             let sum = sums.entry(key).or_insert_with(|| {
@@ -59,18 +113,21 @@ fn convert(profile: &Profile, names: &Names, info: &LiveProfileInfo) -> SavedPro
             });
             sum[index] += weight;
             ticked[index] = true;
-            if clock == info.clock {
-                all += weight;
-            }
         });
+    }
+    if let Some(converted) = converted {
+        converted.subtract(&mut info, &mut sums);
+        order.retain(|key| sums[key].iter().any(|weight| weight.ns > 0 || weight.samples > 0));
     }
     let shown = CLOCKS.iter().position(|&clock| clock == info.clock).unwrap_or_default();
     ticked[shown] = true;
-    let mut exporter = LiveExporter { saved: new_profile(info, &ticked, all), ..LiveExporter::default() };
+    let mut all = Weight::default();
+    sums.values().for_each(|weights| all += weights[shown]);
+    let mut exporter = LiveExporter { saved: new_profile(&info, &ticked, all), ..LiveExporter::default() };
     exporter.add_locations(profile, names);
     let label_sets = exporter.add_label_sets(profile, names, order.iter().copied());
     // Those that were freed have no time at which they are not there.
-    if let Some(samples) = profile.timed_samples().filter(|_| !info.clock.is_memory()) {
+    if let Some(samples) = profile.timed_samples().filter(|_| !info.clock.is_memory() && !is_increment) {
         exporter.saved.samples = timed_samples(profile, samples, info.span, &ticked, &label_sets);
         return exporter.saved;
     }
@@ -120,6 +177,9 @@ fn timed_samples(
 
 /// The labels of the samples of a thread that wait for the same.
 type LabelSets = HashMap<(ThreadId, Option<FrameId>), u32>;
+
+/// The weight on each clock.
+type ClockWeights = [Weight; CLOCKS.len()];
 
 /// The clocks in the order of their sample types.
 const CLOCKS: [Clock; Clock::ALL.len()] = Clock::ALL;

@@ -44,6 +44,26 @@ impl SavedProfile {
         merge_compatible(&all)
     }
 
+    /// Keeps the sample types with these indices, in this order.
+    pub fn select_values(&mut self, indices: &[usize]) {
+        self.sample_types = indices.iter().map(|&index| self.sample_types[index].clone()).collect();
+        let mut samples = Samples::with_width(indices.len());
+        self.samples.for_each_packed(|packed, values, labels| {
+            let values: Vec<i64> = indices.iter().map(|&index| values[index]).collect();
+            samples.push_packed(packed, &values, labels);
+        });
+        samples.set_times_ns(self.samples.times_ns().to_vec());
+        self.samples = samples;
+    }
+
+    /// Adds equal samples up, and removes those without a value and everything that no sample uses.
+    ///
+    /// # Errors
+    /// None of a profile that passes [`check`](Self::check).
+    pub fn compact(self) -> Result<SavedProfile, String> {
+        merge_compatible(&[self])
+    }
+
     /// Subtracts `base`.
     ///
     /// # Errors
@@ -134,14 +154,7 @@ fn keep_common_sample_types(all: &mut [SavedProfile]) -> Result<(), String> {
         }
         let default = kinds.iter().find(|&kind| *kind == of.default_sample_type).unwrap_or(&kinds[0]);
         of.default_sample_type = default.clone();
-        of.sample_types = indices.iter().map(|&index| of.sample_types[index].clone()).collect();
-        let mut samples = Samples::with_width(indices.len());
-        of.samples.for_each_packed(|packed, values, labels| {
-            let values: Vec<i64> = indices.iter().map(|&index| values[index]).collect();
-            samples.push_packed(packed, &values, labels);
-        });
-        samples.set_times_ns(of.samples.times_ns().to_vec());
-        of.samples = samples;
+        of.select_values(&indices);
     }
     Ok(())
 }

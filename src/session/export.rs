@@ -3,7 +3,7 @@
 use super::save::SaveInput;
 use crate::keyword::Keyword;
 use crate::pprof::format::SaveFormat;
-use crate::pprof::live::{self, LiveProfileInfo};
+use crate::pprof::live::{self, ConvertedTotals, LiveProfileInfo};
 use crate::pprof::live_top::{TopHeader, TopLimits, write_top};
 use crate::pprof::profile::{Label, LabelValue, RecordingFacts, SavedLoss, SavedProfile};
 use crate::pprof::report;
@@ -57,16 +57,7 @@ fn text_table(input: &SaveInput<'_>) -> String {
 /// # Errors
 /// If it has no samples and may not be empty; a message for the user.
 pub fn to_saved_profile(input: &SaveInput<'_>) -> Result<SavedProfile, String> {
-    let duration_ns = duration_ns(input);
-    let info = LiveProfileInfo {
-        clock: input.part.query.clock,
-        span: input.part.query.span,
-        time_ns: input.part.unix_ns.saturating_sub(duration_ns) as i64,
-        duration_ns: duration_ns as i64,
-        period_ns: shortest_period(input),
-        lost_ticks: losses(input, |losses| losses.lost_ticks),
-        lost_ns: losses(input, |losses| losses.lost_weight(input.part.query.clock)),
-    };
+    let info = live_profile_info(input);
     let mut profile = live::to_saved(input.profile, input.names, &info);
     profile.recordings = vec![recording_facts(input, &info)];
     let filters = &input.part.query.filters;
@@ -76,6 +67,25 @@ pub fn to_saved_profile(input: &SaveInput<'_>) -> Result<SavedProfile, String> {
         return Err("no samples to save: wait for one, or clear the filters with U".to_owned());
     }
     Ok(profile)
+}
+
+/// Converts what is new since the last call with the same `converted`.
+pub(super) fn to_increment(input: &SaveInput<'_>, converted: &mut ConvertedTotals) -> SavedProfile {
+    live::to_increment(input.profile, input.names, &live_profile_info(input), converted)
+}
+
+/// The facts that the profile does not hold itself.
+fn live_profile_info(input: &SaveInput<'_>) -> LiveProfileInfo {
+    let duration_ns = duration_ns(input);
+    LiveProfileInfo {
+        clock: input.part.query.clock,
+        span: input.part.query.span,
+        time_ns: input.part.unix_ns.saturating_sub(duration_ns) as i64,
+        duration_ns: duration_ns as i64,
+        period_ns: shortest_period(input),
+        lost_ticks: losses(input, |losses| losses.lost_ticks),
+        lost_ns: losses(input, |losses| losses.lost_weight(input.part.query.clock)),
+    }
 }
 
 /// The facts about the sampling that a report prints.

@@ -1,5 +1,6 @@
 //! The results of a session that has ended.
 
+use super::export;
 use super::header_facts::Facts;
 use super::model::Model;
 use super::protocol::{Answer, Question};
@@ -7,6 +8,8 @@ use super::recording_writer::SavedFile;
 use super::save::SaveInput;
 use crate::link::atomic_file::AtomicFileError;
 use crate::pprof::format::SaveFormat;
+use crate::pprof::live::ConvertedTotals;
+use crate::pprof::profile::SavedProfile;
 use crate::profile::loss::Losses;
 use crate::profile::process::ProcessId;
 use crate::tally::threads::{FrameRequest, ThreadTable, ThreadsQuery};
@@ -23,6 +26,8 @@ pub struct FinishedSession {
     pub(super) now_ns: u64,
     /// The same time in UTC, ns since 1970.
     pub(super) unix_ns: u64,
+    /// The totals that were converted by [`Command::TakeIncrement`](super::Command).
+    pub(super) converted: ConvertedTotals,
 }
 
 impl FinishedSession {
@@ -62,6 +67,13 @@ impl FinishedSession {
             ..ThreadsQuery::default()
         };
         self.answer(Question { threads: Some(threads), ..Question::default() }).threads.unwrap_or_default()
+    }
+
+    /// Converts what is new since the last [`Command::TakeIncrement`](super::Command).
+    pub fn increment(&mut self) -> SavedProfile {
+        let converted = &mut self.converted;
+        let increment = |input: &SaveInput<'_>| Ok(export::to_increment(input, converted));
+        self.model.export_all((self.now_ns, self.unix_ns), &self.facts, increment).unwrap_or_default()
     }
 
     /// Converts the unfiltered total with `make`.

@@ -8,6 +8,7 @@ use super::code_cache::SourceListing;
 use super::header_facts::{Facts, TargetExit};
 use super::recording_writer::SavedFile;
 use super::save::SaveRequest;
+use crate::pprof::profile::SavedProfile;
 use crate::symbols::explain::Explanation;
 use crate::tally::activity::RowActivity;
 use crate::tally::call_paths::CallPath;
@@ -158,6 +159,8 @@ pub enum Command {
         /// The time on the session's clock, ns.
         since_ns: u64,
     },
+    /// Convert what is new since the last of these commands: see [`Notice::Increment`].
+    TakeIncrement,
     /// Take the last samples and stop sampling: see [`Notice::Concluded`].
     Conclude,
     /// The same, then leave the target running and end the session.
@@ -175,6 +178,8 @@ pub enum Notice {
     Why(Vec<Explanation>),
     /// The saved file, or the reason why it could not be saved: one sentence.
     Saved(Result<SavedFile, String>),
+    /// The samples since the last [`Command::TakeIncrement`].
+    Increment(Box<SavedProfile>),
     /// The recording was played to its end. The session continues to answer.
     Played,
     /// The last samples have arrived, and the answer before has them. The session continues to

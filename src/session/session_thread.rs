@@ -34,6 +34,7 @@ use super::thread_states;
 use super::warning::warning;
 use crate::attach::launch;
 use crate::link::recording::{Block, CpuReading, RecordingError, RecordingInfo};
+use crate::pprof::live::ConvertedTotals;
 use crate::profile::module::ModuleFile;
 use crate::symbols::coverage::NameCoverage;
 use crate::symbols::download::DownloadProgress;
@@ -115,6 +116,8 @@ pub(super) struct SessionThread {
     done: bool,
     /// Files that are saved once the recording is played.
     saves: Vec<SaveRequest>,
+    /// The totals that were converted by [`Command::TakeIncrement`].
+    converted: ConvertedTotals,
     /// Whether the user has selected a clock of the recording.
     turned: bool,
     /// Whether it was said that the memory limit is reached.
@@ -180,6 +183,7 @@ impl SessionThread {
             leaving: never(),
             done: false,
             saves: Vec::new(),
+            converted: ConvertedTotals::default(),
             turned: false,
             is_limit_announced: false,
             download: None,
@@ -448,7 +452,7 @@ impl SessionThread {
         let now_ns = self.now_ns();
         let (facts, unix_ns) = (self.facts(now_ns), self.unix_ns(now_ns));
         let recording = self.recorder.finish(now_ns);
-        FinishedSession { model: self.model, recording, facts, now_ns, unix_ns }
+        FinishedSession { model: self.model, recording, facts, now_ns, unix_ns, converted: self.converted }
     }
 
     pub(super) fn warn(&mut self, sentence: String) {

@@ -201,7 +201,7 @@ pub fn run_loop(
             LoopEvent::Notice(Notice::Banner(words)) => Ok(app.update(Action::Banner(words))),
             LoopEvent::Notice(Notice::Why(found)) => Ok(app.update(Action::Found(found))),
             LoopEvent::Notice(Notice::Ended(ending)) => Ok(app.update(Action::Ended(ending))),
-            LoopEvent::Notice(Notice::Played | Notice::Concluded) => Ok(Vec::new()),
+            LoopEvent::Notice(Notice::Played | Notice::Concluded | Notice::Increment(_)) => Ok(Vec::new()),
             LoopEvent::Notice(Notice::Saved(saved)) => Ok(app.update(Action::Saved(saved))),
             LoopEvent::Successor(pid) => Ok(app.update(Action::Successor(pid))),
             LoopEvent::SessionOver => Ok(app.update(Action::SessionOver)),

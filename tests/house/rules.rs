@@ -45,6 +45,7 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("pprof", &["keyword", "wire::gperftools", "wire::varint", "profile", "symbols", "symbols::worker", "tally"]),
     ("perf_data", &["arch", "process", "sampler", "link", "wire", "profile", "symbols"]),
     ("check", &["symbols", "tally", "pprof"]),
+    ("push", &["keyword", "wire::varint", "symbols", "tally", "pprof"]),
     ("explain", &["symbols", "tally", "session", "wire"]),
     (
         "tui",
@@ -72,6 +73,7 @@ const EVERYWHERE: &[&str] = &[
     "link",
     "perf_data",
     "profile",
+    "push",
     "sampler",
     "symbols",
     "symbols::worker",

@@ -10,6 +10,7 @@ use clap_complete::Shell;
 use super::check::CheckArgs;
 use super::explain::ExplainArgs;
 use super::groups::{ConfigArgs, SymbolArgs};
+use super::push::PushArgs;
 use super::record::{RecordArgs, ViewArgs};
 use super::report;
 use super::watch::WatchArgs;
@@ -30,6 +31,7 @@ Examples:
   sigtop view a.sigtop                  replay a recording
   sigtop view --diff-base a.sigtop b.sigtop    compare two recordings or saved profiles
   sigtop explain 4123                   say in ten sentences where the time goes; or of a file: sigtop explain a.sigtop
+  sigtop push a.sigtop http://localhost:4318    send it to a store: OpenTelemetry, Pyroscope, Parca, Datadog
   sigtop check --runs 10 -- ./old -- ./new    compare two builds; exit with 1 if the new one is slower
   ssh HOST sigtop record -o - --pid 4123 | sigtop view -    profile on a remote host
 
@@ -49,7 +51,7 @@ Keys, columns, config file: press ? on the screen, or see man sigtop.";
                       sigtop record [OPTIONS] -o FILE -- COMMAND [ARGUMENTS]...\n       \
                       sigtop dump PID\n       sigtop view [OPTIONS] FILE\n       sigtop report [OPTIONS] FILE...\n       \
                       sigtop check [OPTIONS] BASE NEW\n       sigtop explain [OPTIONS] FILE|PID|NAME\n       \
-                      sigtop demo [OPTIONS]\n       sigtop env [--path|--libprofiler DIR|--header]\n       sigtop symbols [--json] [--debuginfod] PID|FILE|RECORDING",
+                      sigtop push [OPTIONS] FILE URL\n       sigtop demo [OPTIONS]\n       sigtop env [--path|--libprofiler DIR|--header]\n       sigtop symbols [--json] [--debuginfod] PID|FILE|RECORDING",
     after_help = EXAMPLES
 )]
 pub struct Cli {
@@ -122,6 +124,8 @@ pub enum CliSubcommand {
         #[arg(value_name = "PID")]
         pid: u32,
     },
+    /// Send a recording or a saved profile to a profile store
+    Push(Box<PushArgs>),
     /// Record samples to a file, without a screen
     Record(Box<RecordArgs>),
     /// Replay a recording, or show a saved profile, on the same screen

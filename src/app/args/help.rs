@@ -16,16 +16,17 @@ top for stacks: a live profiler in the terminal for any native Linux program
   sigtop [--pid PID|NAME]         profile a running process, or choose one
   sigtop record -o FILE COMMAND   record to a file (.sigtop, .pb.gz, .svg …)
   sigtop view|report|check|explain FILES  show; print as pprof; compare; explain
-  sigtop demo|symbols|env|dump|mcp|man|completions  try it; names; preload; …
+  sigtop demo|symbols|env|dump|push|mcp|man|completions  try it; names; …
   --clock wall, -F N              waiting included; N samples a second
 Help: sigtop SUBCOMMAND -h; all options: sigtop --help; keys: ? on the screen
 Topics, with sigtop help TOPIC: ";
 
 /// The headings of options that a subcommand shares with `sigtop -- COMMAND`. Its `-h` omits them.
-const SHARED_HEADINGS: [(&str, &[&str]); 7] = [
+const SHARED_HEADINGS: [(&str, &[&str]); 8] = [
     ("check", &["Symbols", "Configuration"]),
     ("explain", &["Sampling", "Configuration"]),
     ("demo", &["Sampling", "Display", "Symbols", "Screen", "Recording", "Batch mode", "Limits", "Configuration"]),
+    ("push", &["Symbols", "Configuration"]),
     ("record", &["Sampling", "Display", "Symbols", "Limits", "Configuration"]),
     ("report", &["Symbols", "Configuration"]),
     ("symbols", &["Symbols", "Configuration"]),

@@ -8,6 +8,7 @@ use clap::Args;
 
 use super::groups::{ConfigArgs, DisplayArgs, LimitArgs, SamplingArgs, ScreenArgs, StackArgs, SymbolArgs};
 use super::parsers::{ProcessSelector, keyword_parser, parse_selector};
+use super::push::RecordPushArgs;
 use super::watch::WatchArgs;
 use crate::app::trigger::Trigger;
 use crate::pprof::format::SaveFormat;
@@ -19,8 +20,8 @@ use crate::tui::command::options::duration;
 pub struct RecordArgs {
     /// Output file; its extension selects the format, .sigtop is a recording. `-` is stdout, with
     /// symbols, to pipe a recording into `sigtop view -`. With --keep or --when, %t is the time
-    #[arg(long, short, value_name = "FILE")]
-    pub output: PathBuf,
+    #[arg(long, short, value_name = "FILE", required_unless_present = "push")]
+    pub output: Option<PathBuf>,
 
     /// Write this format, regardless of the extension
     #[arg(long, value_name = "FORMAT", value_parser = keyword_parser::<SaveFormat>())]
@@ -53,6 +54,10 @@ pub struct RecordArgs {
     /// Options of a recorder that keeps the last minutes.
     #[command(flatten)]
     pub black_box: BlackBoxArgs,
+
+    /// Options of a recording that is pushed.
+    #[command(flatten)]
+    pub push: RecordPushArgs,
 
     /// Options of the sampling.
     #[command(flatten)]
@@ -87,13 +92,13 @@ const BLACK_BOX: &str = "Black box";
 pub struct BlackBoxArgs {
     /// Keep the last minutes in memory, and write them at the end or when `sigtop dump` asks
     /// [default: 10m with --when]
-    #[arg(long, help_heading = BLACK_BOX, value_name = "DURATION", value_parser = duration)]
+    #[arg(long, help_heading = BLACK_BOX, value_name = "DURATION", value_parser = duration, requires = "output")]
     pub keep: Option<Duration>,
 
     /// Write a file around each moment when this is true: 'cpu>90%' (of one CPU), 'FUNCTION>40%'
     /// (of all samples), 'wait=lock>30%' (of wall-clock time), signal=USR1. ',5s' behind a limit:
     /// for 5 s
-    #[arg(long, help_heading = BLACK_BOX, value_name = "CONDITION", value_parser = Trigger::parse)]
+    #[arg(long, help_heading = BLACK_BOX, value_name = "CONDITION", value_parser = Trigger::parse, requires = "output")]
     pub when: Vec<Trigger>,
 
     /// Time in a file before its trigger

@@ -8,7 +8,7 @@ mod simulation;
 
 use std::collections::VecDeque;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, after, bounded, never, select};
@@ -20,6 +20,7 @@ use self::output_files::OutputFiles;
 use super::args::RecordArgs;
 use super::failure::{Failure, print_message};
 use super::leave::{give_up, leave_program};
+use super::record_push::{PendingPush, RecordPush};
 use super::settings::apply_config;
 use super::start::{interrupt_channel, prepare_target, start_session};
 use super::trigger::{Firing, TriggerState, WINDOW_NS};
@@ -42,7 +43,11 @@ const MAX_REQUESTS: usize = 16;
 /// Runs `sigtop record --keep` or `--when`.
 pub(super) fn run(record: &RecordArgs) -> Result<u8, Failure> {
     let args = apply_config(record.watch())?;
-    check(record, args.clock())?;
+    let Some(output) = &record.output else {
+        return Err(Failure::new(Failure::USAGE, "--keep and --when need -o FILE"));
+    };
+    check(record, output, args.clock())?;
+    let push = PendingPush::open(record)?;
     let mut pending = prepare_target(&args)?;
     let triggers: Vec<TriggerState> = record.black_box.when.iter().cloned().map(TriggerState::new).collect();
     pending.settings.answer_ns = LOOK_NS;
@@ -62,6 +67,7 @@ pub(super) fn run(record: &RecordArgs) -> Result<u8, Failure> {
     let keep = record.black_box.keep.unwrap_or(DEFAULT_KEEP);
     let recording = RecordingOptions { black_box: Some(keep), ..RecordingOptions::default() };
     let requests = listen(record.quiet);
+    let mut push = push.map(|push| push.start(&pending.settings.command)).transpose().map_err(give_up)?;
     let session = start_session(pending, recording).map_err(give_up)?;
     let black_box = &record.black_box;
     let times = ScheduleTimes {
@@ -71,12 +77,13 @@ pub(super) fn run(record: &RecordArgs) -> Result<u8, Failure> {
     };
     let recorder = BlackBoxRecorder {
         session: &session,
+        push: push.as_mut(),
         pids,
         quiet: record.quiet,
         writes_at_end: triggers.is_empty(),
         triggers,
         schedule: FileSchedule::new(times),
-        files: OutputFiles::new(&record.output, black_box.max_files),
+        files: OutputFiles::new(output, black_box.max_files),
         jobs: VecDeque::new(),
         now_ns: None,
         exit: None,
@@ -85,14 +92,19 @@ pub(super) fn run(record: &RecordArgs) -> Result<u8, Failure> {
     let ended = recorder.run(Channels { interrupt, signals, requests }, deadline, launched);
     let left = launched.filter(|_| ended.exit.is_none()).and_then(|pid| leave_program(&session, pid, on_quit));
     let _ = session.commands.send(Command::Leave);
-    drop(session.finish());
+    push.iter_mut().for_each(|push| push.note_last(&session));
+    let finished = session.finish();
+    let is_delivered = push.is_none_or(|push| {
+        finished.into_iter().for_each(|mut finished| push.add_last(&mut finished));
+        push.finish()
+    });
     if let Some(sentence) = left.filter(|_| !record.quiet) {
         print_message(&sentence);
     }
     Ok(match (ended.exit, ended.signal) {
         (Some(exit), _) if launched.is_some() => exit.exit_status(),
         (None, Some(signal)) if launched.is_some() => 128u8.saturating_add(signal as u8),
-        _ if ended.has_failed => Failure::INTERNAL,
+        _ if ended.has_failed || !is_delivered => Failure::INTERNAL,
         _ => 0,
     })
 }
@@ -102,15 +114,15 @@ fn nanoseconds(duration: Duration) -> u64 {
 }
 
 /// Checks that the options fit each other.
-fn check(record: &RecordArgs, clock: Clock) -> Result<(), Failure> {
+fn check(record: &RecordArgs, output: &Path, clock: Clock) -> Result<(), Failure> {
     let black_box = &record.black_box;
     let usage = |message: String| Err(Failure::new(Failure::USAGE, message));
-    let format = SaveFormat::from_path(&record.output).map(|(format, _)| format);
+    let format = SaveFormat::from_path(output).map(|(format, _)| format);
     let is_recording = format.is_none_or(|format| format == SaveFormat::Recording);
-    if record.output.as_os_str() == "-" || !is_recording || record.format.is_some() {
+    if output.as_os_str() == "-" || !is_recording || record.format.is_some() {
         return usage(format!(
             "{}: --keep and --when write recordings: use -o 'NAME-%t.sigtop', and sigtop report to convert one",
-            record.output.display()
+            output.display()
         ));
     }
     if clock.is_memory() {
@@ -175,6 +187,7 @@ enum WriteJob {
 /// The state of a run.
 struct BlackBoxRecorder<'a> {
     session: &'a Session,
+    push: Option<&'a mut RecordPush>,
     /// The processes launched or attached to.
     pids: Vec<u32>,
     quiet: bool,
@@ -211,9 +224,14 @@ impl BlackBoxRecorder<'_> {
             let due = self.due();
             let timer = deadline.into_iter().chain(due).min().filter(|_| !is_over);
             let timer = timer.map_or_else(never, |at| after(at.saturating_duration_since(Instant::now())));
+            let push_due = self.push.as_ref().filter(|_| !is_over).map(|push| push.due());
+            let push_timer = push_due.map_or_else(never, crossbeam_channel::at);
             select! {
                 recv(self.session.notices) -> notice => match notice {
                     Ok(Notice::Answer(answer)) => self.look(&answer),
+                    Ok(notice @ Notice::Increment(_)) => if let Some(push) = &mut self.push {
+                        push.note(notice);
+                    },
                     Ok(Notice::Banner(warning)) if !self.quiet => print_message(&sanitize(&warning)),
                     Ok(Notice::Saved(saved)) => has_failed |= !self.note_saved(saved),
                     Ok(Notice::Ended(exit)) => {
@@ -244,6 +262,9 @@ impl BlackBoxRecorder<'_> {
                 recv(requests) -> request => if let Ok(request) = request {
                     self.note_request(request);
                 },
+                recv(push_timer) -> _ => if let Some(push) = &mut self.push {
+                    push.ask(self.session);
+                },
                 recv(timer) -> _ => if deadline.is_some_and(|at| at <= Instant::now()) {
                     deadline = None;
                     let _ = self.session.commands.send(Command::Conclude);
@@ -272,6 +293,9 @@ impl BlackBoxRecorder<'_> {
     }
 
     fn look(&mut self, answer: &Answer) {
+        if let Some(push) = &mut self.push {
+            push.note_answer(answer);
+        }
         self.now_ns = Some((answer.now_ns, Instant::now()));
         for state in &mut self.triggers {
             if let Some(firing) = state.update(answer) {

@@ -72,6 +72,7 @@ impl SessionThread {
             }
             Command::Save(save) => self.save(save),
             Command::SaveKept { path, since_ns } => self.save_kept(path, since_ns),
+            Command::TakeIncrement => self.take_increment(),
             Command::End => self.end(),
             Command::HangUp => {
                 if let SampleSource::Live(live) = &self.feed {

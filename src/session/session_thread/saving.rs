@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use super::{SampleSource, SessionThread};
 use crate::pprof::format::SaveFormat;
+use crate::session::export;
 use crate::session::protocol::Notice;
 use crate::session::recorder;
 use crate::session::recording_writer::Piece;
@@ -44,6 +45,15 @@ impl SessionThread {
         let kept = self.recorder.kept_span(span, &self.model.profile, &self.model.names);
         let save = SaveRequest { path, format: SaveFormat::Recording, is_shown: false };
         self.write(save, Box::new(|| Ok(vec![kept?.encode()?.into()])));
+    }
+
+    /// Converts what is new since the last call.
+    pub(super) fn take_increment(&mut self) {
+        let now_ns = self.now_ns();
+        let part = SavedPart { may_be_empty: true, ..self.model.part(false, (now_ns, self.unix_ns(now_ns))) };
+        let (facts, converted) = (self.facts(now_ns), &mut self.converted);
+        let increment = self.model.convert(part, &facts, |input| Ok(export::to_increment(input, converted)));
+        increment.into_iter().for_each(|increment| self.notify(Notice::Increment(Box::new(increment))));
     }
 
     /// Makes a file and writes it, on a thread of its own.

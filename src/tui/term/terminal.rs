@@ -4,6 +4,7 @@ use std::fs::File;
 use std::io::{self, IsTerminal, Write};
 use std::os::fd::AsFd;
 
+use data_encoding::BASE64;
 use ratatui::backend::{Backend, CrosstermBackend};
 use ratatui::layout::{Position, Rect};
 use ratatui::{Frame, Terminal};
@@ -94,7 +95,7 @@ impl Console {
     /// The terminal is gone.
     pub fn copy(&mut self, text: &str) -> Result<(), TuiError> {
         let writer = &mut self.terminal.backend_mut().0;
-        let sequence = format!("\x1b]52;c;{}\x07", base64(text.as_bytes()));
+        let sequence = format!("\x1b]52;c;{}\x07", BASE64.encode(text.as_bytes()));
         let written = writer.write_all(sequence.as_bytes()).and_then(|()| Write::flush(writer));
         written.map_err(TuiError::terminal("write to the terminal"))
     }
@@ -134,32 +135,7 @@ impl Drop for Console {
     }
 }
 
-/// Encodes bytes in base 64 (RFC 4648), with padding.
-fn base64(bytes: &[u8]) -> String {
-    const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    let mut text = String::with_capacity(bytes.len().div_ceil(3) * 4);
-    for chunk in bytes.chunks(3) {
-        let group = chunk.iter().fold(0_u32, |group, &byte| group << 8 | u32::from(byte)) << (8 * (3 - chunk.len()));
-        for digit in 0..4 {
-            let index = (group >> (18 - 6 * digit) & 63) as usize;
-            text.push(if digit <= chunk.len() { char::from(DIGITS[index]) } else { '=' });
-        }
-    }
-    text
-}
-
 /// The number of columns of sigtop's terminal, if it has one.
 pub fn terminal_columns() -> Option<usize> {
     crossterm::terminal::size().ok().map(|(columns, _)| columns.into())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn base64_matches_the_vectors_of_rfc_4648() {
-        let encoded = ["", "f", "fo", "foo", "foob", "fooba", "foobar"].map(|text| base64(text.as_bytes()));
-        assert_eq!(encoded, ["", "Zg==", "Zm8=", "Zm9v", "Zm9vYg==", "Zm9vYmE=", "Zm9vYmFy"]);
-    }
 }

@@ -3,7 +3,7 @@
 //! types.
 
 mod read;
-mod wire;
+pub(crate) mod wire;
 mod write;
 
 pub use read::read;

@@ -1,11 +1,11 @@
-//! Decodes the fields of protocol buffer messages.
+//! Encodes and decodes the fields of protocol buffer messages.
 
 use crate::pprof::error::ReadError;
 use crate::wire::varint;
 
 /// The value of a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum FieldValue<'a> {
+pub(crate) enum FieldValue<'a> {
     Number(u64),
     Bytes(&'a [u8]),
     /// A fixed-size value; the schema has none.
@@ -13,7 +13,7 @@ pub(super) enum FieldValue<'a> {
 }
 
 impl<'a> FieldValue<'a> {
-    pub(super) fn number(self) -> Result<u64, ReadError> {
+    pub(crate) fn number(self) -> Result<u64, ReadError> {
         match self {
             FieldValue::Number(number) => Ok(number),
             _ => Err(ReadError::malformed("a field is not a number as it should be")),
@@ -24,7 +24,7 @@ impl<'a> FieldValue<'a> {
         self.number().map(|number| number as i64)
     }
 
-    pub(super) fn bytes(self) -> Result<&'a [u8], ReadError> {
+    pub(crate) fn bytes(self) -> Result<&'a [u8], ReadError> {
         match self {
             FieldValue::Bytes(bytes) => Ok(bytes),
             _ => Err(ReadError::malformed("a field is not length-delimited as it should be")),
@@ -39,7 +39,7 @@ pub(super) fn read_number(bytes: &mut &[u8]) -> Result<u64, ReadError> {
 }
 
 /// Reads a field and advances `bytes`; `None` at the end of the message.
-pub(super) fn read_field<'a>(bytes: &mut &'a [u8]) -> Result<Option<(u64, FieldValue<'a>)>, ReadError> {
+pub(crate) fn read_field<'a>(bytes: &mut &'a [u8]) -> Result<Option<(u64, FieldValue<'a>)>, ReadError> {
     if bytes.is_empty() {
         return Ok(None);
     }
@@ -75,4 +75,23 @@ pub(super) fn read_numbers(value: FieldValue, mut each: impl FnMut(u64)) -> Resu
         }
     }
     Ok(())
+}
+
+/// Appends a number field.
+pub(crate) fn put_number(out: &mut Vec<u8>, field: u64, number: u64) {
+    varint::push(out, field << 3);
+    varint::push(out, number);
+}
+
+/// Appends a number field, unless it is 0, which is the default.
+pub(crate) fn put(out: &mut Vec<u8>, field: u64, number: u64) {
+    if number != 0 {
+        put_number(out, field, number);
+    }
+}
+
+pub(crate) fn put_bytes(out: &mut Vec<u8>, field: u64, bytes: &[u8]) {
+    varint::push(out, field << 3 | 2);
+    varint::push(out, bytes.len() as u64);
+    out.extend_from_slice(bytes);
 }

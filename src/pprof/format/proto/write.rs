@@ -6,6 +6,7 @@ use std::io::{self, Write};
 use flate2::Compression;
 use flate2::write::GzEncoder;
 
+use super::wire::{put, put_bytes, put_number};
 use crate::pprof::profile::{Label, LabelValue, SavedProfile, ValueType};
 use crate::tally::text::Text;
 use crate::wire::varint;
@@ -24,24 +25,6 @@ pub fn write(out: impl Write, profile: &SavedProfile) -> io::Result<()> {
 struct ProtoWriter {
     string_ids: HashMap<Text, u64>,
     strings: Vec<Text>,
-}
-
-fn put_number(out: &mut Vec<u8>, field: u64, number: u64) {
-    varint::push(out, field << 3);
-    varint::push(out, number);
-}
-
-/// Appends a number field, unless it is 0, which is the default.
-fn put(out: &mut Vec<u8>, field: u64, number: u64) {
-    if number != 0 {
-        put_number(out, field, number);
-    }
-}
-
-fn put_bytes(out: &mut Vec<u8>, field: u64, bytes: &[u8]) {
-    varint::push(out, field << 3 | 2);
-    varint::push(out, bytes.len() as u64);
-    out.extend_from_slice(bytes);
 }
 
 impl ProtoWriter {
