@@ -158,7 +158,8 @@ impl App {
                 self.focus_pane(Pane::Callers);
             }
             Pane::Callers => {
-                if !self.panes.callers.toggle() {
+                let is_toggled = self.panes.callers.toggle();
+                if !is_toggled {
                     self.screen.note("select a caller or a callee to unfold it");
                 }
             }

@@ -214,7 +214,7 @@ fn selected(canvas: &Canvas<'_>, context: &PaneContext<'_>, room: usize) -> Vec<
             let cum = share("cum", weight.cum_ns, weight.changes.map(|changes| changes.cum));
             Described { full: words, short: words, module: "", numbers: vec![flat, cum] }
         }
-        (Pane::Top | Pane::Source | Pane::Output, _) => function(context),
+        _ => function(context),
     };
     let dim = canvas.style(Role::Dim);
     let numbers = numbers.join("  ");
