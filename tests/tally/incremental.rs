@@ -64,7 +64,7 @@ fn certain(mut answer: Tallies, question: &Query) -> Tallies {
         .flame
         .iter_mut()
         .flat_map(|flame| &mut Arc::make_mut(flame).boxes)
-        .for_each(|shown| shown.module = Text::default());
+        .for_each(|shown| (shown.module, shown.is_own) = (Text::default(), true));
     answer
 }
 
