@@ -4,6 +4,8 @@
 //! the tables. [`FrameRule::step`] follows it in a [`FrameSource`]. Handlers of the agent know the stack
 //! pointer and the frame pointer of callers and follow a part of each rule, the sampler all of it.
 
+#[cfg(feature = "viewer")]
+pub(crate) mod code_path;
 mod frame_rule;
 mod step;
 pub(crate) mod table_row;
