@@ -13,12 +13,19 @@ mod builtins_tests;
 mod interrupted_stack;
 #[cfg(feature = "agent")]
 mod naked_functions;
+mod operation;
+#[cfg(feature = "agent")]
+mod prologue;
 #[cfg(target_arch = "aarch64")]
 pub(crate) use aarch64::*;
 #[cfg(feature = "viewer")]
 pub(crate) use interrupted_stack::interrupted_stack;
 #[cfg(feature = "agent")]
 pub(crate) use naked_functions::*;
+#[cfg(feature = "viewer")]
+pub(crate) use operation::{Operation, Transfer};
+#[cfg(feature = "agent")]
+pub(crate) use prologue::{PROLOGUE, frame_size};
 #[cfg(target_arch = "x86_64")]
 mod x86_64;
 #[cfg(target_arch = "x86_64")]
@@ -57,7 +64,6 @@ impl FrameSize {
 }
 
 /// Returns the alignment that a mask of the stack pointer makes: a power of two of at most a page.
-#[cfg(any(feature = "viewer", target_arch = "x86_64"))]
 pub(crate) fn alignment_of(mask: i64) -> Option<u64> {
     let alignment = mask.wrapping_neg() as u64;
     (alignment.is_power_of_two() && alignment <= 4096).then_some(alignment)

@@ -5,7 +5,7 @@ use std::os::fd::AsRawFd;
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::{SocketAddr, UnixStream};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use nix::errno::Errno;
 use nix::sys::socket::{MsgFlags, recv};
@@ -14,6 +14,13 @@ use crate::wire::{self, BufferFull, MAX_MESSAGE, Request, Writer};
 
 /// Size of the buffer of messages that were not sent yet, bytes.
 const BUFFER: usize = 2 * MAX_MESSAGE;
+
+/// The viewer's socket and its token.
+#[derive(Clone, Debug)]
+pub(super) struct ViewerAddress {
+    pub(super) path: PathBuf,
+    pub(super) token: u64,
+}
 
 /// A connection to the viewer. Writing waits for the viewer: the sampler's tracer does not write,
 /// and counts what it cannot pass on.

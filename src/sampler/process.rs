@@ -1,14 +1,15 @@
-//! One watched process image: its threads, its CPU time, and which of its threads are looked at in
-//! a tick.
+//! One watched process image: its threads and its CPU time.
 //!
-//! Looking at a thread costs about a microsecond, so threads that sleep for long take turns. The
-//! CPU time of the process shows whether all time is accounted for; only what is missing makes the
-//! sampler search for the threads that used it. The kernel adds up the times of all threads to tell
-//! that of the process, so it is asked less often where there are thousands.
+//! [`turns`] chooses the threads that are looked at in a tick, and [`balance`] accounts for the CPU
+//! time. The kernel adds up the times of all threads to tell that of the process, so it is asked
+//! less often where there are thousands.
 
-use std::collections::{BTreeMap, HashSet, VecDeque};
+mod balance;
+mod turns;
 
-use super::clock::{monotonic_ns, started_ns, ticks_per_second};
+use std::collections::{BTreeMap, VecDeque};
+
+use super::clock::{monotonic_ns, started_ns};
 use super::events::{ImageId, TracerCounters, TracerEvent};
 use super::interpreter;
 use super::scope::WatchScope;
@@ -19,19 +20,6 @@ use crate::attach::proc::{self, ProcStat, ProcessIdentity};
 use crate::process::cpython::frames::{CPython, FrameList};
 use crate::wire::{Engine, LossCause};
 
-/// Number of ticks for which a thread that has run is looked at in each tick.
-const ACTIVE_TICKS: u64 = 16;
-/// Number of threads from which on a process is a crowd: what a tick does for all of them is
-/// limited.
-const CROWD: usize = 256;
-/// Maximum number of threads of a crowd that are looked at in a tick because they run.
-const CROWD_RUNNING: usize = 256;
-/// The same of those that sleep and have run, at some 30 µs each, most of it to open a file of
-/// `/proc` and to walk the stack; and while some have no sample yet.
-const CROWD_SLEEPING: usize = 12;
-const CROWD_FIRST: usize = 96;
-/// Missing CPU time for which sleeping threads are searched, ns.
-const GAP_NS: u64 = 50_000;
 /// Minimum time between two readings of the process's CPU time, in multiples of what the last one
 /// took: they take at most a third of a percent of a processor.
 const CPU_REST: u64 = 300;
@@ -44,10 +32,6 @@ const LIST_NS: u64 = 20_000_000;
 /// Maximum number of new threads in one listing. The next tick continues, as stops are served
 /// between ticks.
 const MAX_NEW_THREADS: usize = 256;
-/// The part of the sleeping threads that is searched in one tick.
-const SEARCH_PARTS: usize = 10;
-/// Number of searches of all threads after which missing CPU time is given up.
-const SEARCHES: usize = 4;
 
 /// CPU time that a process uses before a stop may meet it, unless it has executed a program, ns. A
 /// process that is made to execute one does so within this time, and a stop would take the rights
@@ -55,13 +39,6 @@ const SEARCHES: usize = 4;
 const LEFT_ALONE_NS: u64 = 10_000_000;
 /// Time that the kernel takes at most from the record of an execution to the program's stack, ns.
 const EXECUTION_NS: u64 = 200_000_000;
-/// Maximum number of threads whose system times are read one by one.
-const MAX_THREADS_READ: usize = 128;
-/// The CPU time over which a difference between samples by events and the CPU clock is made up
-/// for, in periods of each thread that may run at a time.
-const BALANCED_WITHIN: u64 = 8;
-/// The largest such difference, in the same. What is beyond is lost.
-const MOST_BALANCE: u64 = 64;
 
 /// A change of a process since the last look.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -329,49 +306,6 @@ impl WatchedProcess {
         }
     }
 
-    /// CPU time that no thread is known to have used, ns.
-    fn missing_ns(&self) -> u64 {
-        (self.cpu_ns - self.base_ns.min(self.cpu_ns)).saturating_sub(self.accounted_ns)
-    }
-
-    /// Returns whether it has so many threads that what a tick does for them is limited.
-    pub(super) fn is_crowd(&self) -> bool {
-        self.threads.len() > CROWD
-    }
-
-    /// Returns whether it has, or had, as many: while it ends, they become fewer.
-    pub(super) fn was_crowd(&self) -> bool {
-        self.most_threads > CROWD
-    }
-
-    /// Returns the threads to look at in this tick: those that run, or have run lately. Of a crowd,
-    /// those that sleep are looked at once after they have run, and wait for their turn.
-    pub(super) fn active_threads(&mut self, tick: u64) -> Vec<u32> {
-        let is_crowd = self.is_crowd();
-        let threads = &mut self.threads;
-        self.active.retain(|tid| {
-            let Some(thread) = threads.get_mut(tid) else { return false };
-            let is_recent = match is_crowd {
-                true => !thread.is_stack_known,
-                false => thread.ran_at + ACTIVE_TICKS > tick,
-            };
-            thread.is_active = !thread.is_asleep || is_recent;
-            thread.is_active
-        });
-        if !is_crowd {
-            return self.active.clone();
-        }
-        let is_asleep = |tid: &u32| threads.get(tid).is_some_and(|thread| thread.is_asleep);
-        let (mut sleeping, mut running): (Vec<u32>, Vec<u32>) = self.active.iter().partition(|tid| is_asleep(tid));
-        let turns = if self.unsampled > 0 { CROWD_FIRST } else { CROWD_SLEEPING }.min(sleeping.len());
-        let runs = CROWD_RUNNING.min(running.len());
-        let chosen = [&running[..runs], &sleeping[..turns]].concat();
-        running.rotate_left(runs);
-        sleeping.rotate_left(turns);
-        self.active = [running, sleeping].concat();
-        chosen
-    }
-
     /// Notes that a thread has a sample by the wall clock.
     pub(super) fn note_sampled(&mut self, tid: u32) {
         if let Some(thread) = self.threads.get_mut(&tid)
@@ -397,51 +331,6 @@ impl WatchedProcess {
         }
         self.lose(LossCause::NotReady, lost_ns);
         sleeps
-    }
-
-    /// Returns the children of threads that run, or have run lately.
-    pub(super) fn children_of_active_threads(&self) -> Vec<u32> {
-        self.active.iter().filter_map(|&tid| proc::children_of_thread(self.pid, tid).ok()).flatten().collect()
-    }
-
-    /// Returns sleeping threads to look at once the active ones were looked at: `count` of them in
-    /// turn, and more while CPU time is missing. Those of a crowd all have their turn by the wall
-    /// clock, within a second.
-    pub(super) fn sleeping_threads(&mut self, count: usize, period_ns: u64) -> Vec<u32> {
-        let all_in_turn = count > 0 && self.is_crowd();
-        let per_tick = (self.threads.len() as u64 * period_ns).div_ceil(1_000_000_000) as usize;
-        let count = if all_in_turn { count.max(per_tick) } else { count };
-        self.is_searching = !self.has_events() && !all_in_turn && self.missing_ns() > GAP_NS;
-        let all = self.threads.len();
-        let part = if self.is_searching { all.div_ceil(SEARCH_PARTS).max(SEARCH_PARTS) } else { 0 };
-        if !self.is_searching {
-            self.searched = 0;
-        } else if self.searched > SEARCHES * all.max(SEARCH_PARTS) {
-            // Threads that have ended have used it.
-            self.give_up(self.missing_ns());
-            self.searched = 0;
-        } else {
-            self.searched += part;
-        }
-        let wanted = count.max(part).min(all.saturating_sub(self.active.len()));
-        if wanted == 0 {
-            return Vec::new();
-        }
-        let active: HashSet<u32> = self.active.iter().copied().collect();
-        let (before, after) = (self.threads.range(..self.next_sleeper), self.threads.range(self.next_sleeper..));
-        let in_turn = after.chain(before).map(|(&tid, _)| tid).filter(|tid| !active.contains(tid));
-        let chosen: Vec<u32> = in_turn.take(wanted).collect();
-        self.next_sleeper = chosen.last().map_or(0, |tid| tid.wrapping_add(1));
-        chosen
-    }
-
-    /// Returns the next threads to look at in turn, so that each is looked at once in a time, ns.
-    pub(super) fn threads_in_turn(&mut self, period_ns: u64, within_ns: u64) -> Vec<u32> {
-        let count = (self.threads.len() as u64 * period_ns).div_ceil(within_ns) as usize;
-        let (before, after) = (self.threads.range(..self.next_in_turn), self.threads.range(self.next_in_turn..));
-        let chosen: Vec<u32> = after.chain(before).map(|(&tid, _)| tid).take(count.min(MAX_NEW_THREADS)).collect();
-        self.next_in_turn = chosen.last().map_or(0, |tid| tid.wrapping_add(1));
-        chosen
     }
 
     /// Looks at a thread: reads its CPU time. Returns whether it has run since the last look, or
@@ -471,15 +360,6 @@ impl WatchedProcess {
         Some(has_run)
     }
 
-    /// Has a thread looked at in the next ticks.
-    pub(super) fn activate(&mut self, tid: u32) {
-        if let Some(thread) = self.threads.get_mut(&tid)
-            && !std::mem::replace(&mut thread.is_active, true)
-        {
-            self.active.push(tid);
-        }
-    }
-
     /// Removes a thread that has ended. What it had used since its last sample is unaccounted.
     pub(super) fn remove_thread(&mut self, tid: u32) {
         if let Some(thread) = self.threads.remove(&tid) {
@@ -488,106 +368,6 @@ impl WatchedProcess {
             self.unsampled = self.unsampled.saturating_sub(usize::from(!thread.is_sampled));
             self.lose(LossCause::Unaccounted, thread.unsampled_ns);
         }
-    }
-
-    /// Counts time as lost, ns. The agent of a process that is sampled asleep counts its CPU time.
-    pub(super) fn lose(&mut self, cause: LossCause, ns: u64) {
-        if self.scope.is_asleep() && cause == LossCause::Unaccounted {
-            return;
-        }
-        self.counters.lost_ns[cause as usize] += ns;
-    }
-
-    /// Returns the counters as of now.
-    pub(super) fn counters(&mut self, period_ns: u64) -> TracerCounters {
-        for cause in [LossCause::Unaccounted, LossCause::NotReady, LossCause::NoTimer].map(|cause| cause as usize) {
-            self.counters.lost_ticks[cause] = self.counters.lost_ns[cause] / period_ns.max(1);
-        }
-        self.counters.process_cpu_ns = self.cpu_ns;
-        self.counters.threads = self.threads.len() as u32;
-        self.counters.clone()
-    }
-
-    fn give_up(&mut self, ns: u64) {
-        self.accounted_ns += ns;
-        self.lose(LossCause::Unaccounted, ns);
-    }
-
-    /// CPU time that samples by events did not stand for so far, ns, less than 0 if they stood for
-    /// too much.
-    pub(super) fn balance_ns(&self) -> i64 {
-        let used_ns = self.cpu_ns.saturating_sub(self.base_ns) as i64;
-        used_ns.saturating_sub_unsigned(self.accounted_ns).saturating_add(self.carried_ns)
-    }
-
-    /// Takes the CPU time that a sample by an event stands for, ns. Its own is `due_ns`, and a part
-    /// of what others have left or taken too much: the totals are right, and no sample weighs more
-    /// than twice its own.
-    pub(super) fn take_event_weight(&mut self, due_ns: u64, period_ns: u64, cpus: usize) -> u64 {
-        let threads = self.threads.len().clamp(1, cpus.max(1)) as u64;
-        let most_ns = (MOST_BALANCE * threads * period_ns) as i64;
-        let balance_ns = self.balance_ns();
-        if balance_ns > most_ns {
-            // The kernel has taken fewer samples than it was asked for.
-            self.give_up((balance_ns - most_ns) as u64);
-        }
-        let excess_ns = self.balance_ns() as f64 - due_ns as f64;
-        let factor = 1.0 + (excess_ns / (BALANCED_WITHIN * threads * period_ns) as f64).clamp(-0.5, 1.0);
-        let weight_ns = (due_ns as f64 * factor) as u64;
-        self.accounted_ns += weight_ns;
-        weight_ns
-    }
-
-    /// Counts samples for which there was no room.
-    pub(super) fn lose_events(&mut self, count: u64, period_ns: u64) {
-        let lost_ns = count.saturating_mul(period_ns);
-        self.accounted_ns = self.accounted_ns.saturating_add(lost_ns);
-        self.counters.lost_ticks[LossCause::RingFull as usize] += count;
-        self.lose(LossCause::RingFull, lost_ns);
-    }
-
-    /// Notes the CPU time of a thread that has ended, ns.
-    pub(super) fn note_ended_thread(&mut self, used_ns: u64) {
-        self.counted_by_events_ns += used_ns;
-        if self.scope == WatchScope::FromStart {
-            self.cpu_ns = self.cpu_ns.max(self.counted_by_events_ns);
-        }
-    }
-
-    /// Takes the system time since the last call, ns, by thread, of a process whose user may not
-    /// look into the kernel. That of threads that are not known is the first thread's.
-    pub(super) fn take_system_time(&mut self) -> Vec<(u32, u64)> {
-        let Ok(stat) = ProcStat::of(self.pid) else { return Vec::new() };
-        let mut left = stat.system_ticks.saturating_sub(self.system_ticks);
-        self.system_ticks = self.system_ticks.max(stat.system_ticks);
-        let tick_ns = 1_000_000_000 / ticks_per_second();
-        self.accounted_ns += left * tick_ns;
-        let mut taken = Vec::new();
-        if left > 0 && self.threads.len() <= MAX_THREADS_READ {
-            for (&tid, thread) in &mut self.threads {
-                let Ok(stat) = ProcStat::of_thread(self.pid, tid) else { continue };
-                let before = thread.system_ticks.replace(stat.system_ticks);
-                let ticks = stat.system_ticks.saturating_sub(before.unwrap_or(stat.system_ticks)).min(left);
-                left -= ticks;
-                taken.push((tid, ticks * tick_ns));
-            }
-        }
-        taken.push((self.pid, left * tick_ns));
-        taken.retain(|&(_, ns)| ns > 0);
-        taken
-    }
-
-    /// Counts everything that is in no sample as unaccounted, at the end of the process.
-    pub(super) fn close(&mut self) {
-        if self.has_events() {
-            self.lose(LossCause::Unaccounted, self.balance_ns().max(0) as u64);
-            self.accounted_ns = self.cpu_ns.saturating_sub(self.base_ns);
-        } else {
-            self.give_up(self.missing_ns());
-        }
-        let unsampled_ns = self.threads.values().map(|thread| thread.unsampled_ns).sum();
-        self.lose(LossCause::Unaccounted, unsampled_ns);
-        self.threads.clear();
     }
 
     /// Samples the whole process from now on.

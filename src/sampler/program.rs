@@ -19,12 +19,13 @@ use std::time::{Duration, Instant};
 use crossbeam_channel::{Sender, bounded, unbounded};
 use nix::unistd::{SysconfVar, sysconf};
 
+use super::connection::ViewerAddress;
 use super::events::{MAX_QUEUED, SamplerConfig};
 use super::heartbeat::Heartbeat;
 use super::ptrace;
 use super::scope::WatchScope;
 use super::tracer::{Tracer, TracerCommand, TracerLinks, TracerReport};
-use super::walker::{ViewerAddress, Walker};
+use super::walker::Walker;
 use crate::arch;
 use crate::attach::launch_gate;
 use crate::attach::proc::ProcessIdentity;

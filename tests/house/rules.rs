@@ -91,8 +91,11 @@ const GUARDED: [(&str, &[&str]); 10] = [
     ("framehop", &["agent"]),
     ("gimli", &["agent", "process::unwind", "sampler::unwind", "symbols"]),
     ("addr2line", &["symbols", "attach::program::elf"]),
-    ("object", &["symbols", "sampler::unwind", "attach::program::elf", "agent::unwind::oracle"]),
-    ("iced_x86", &["sampler::unwind::arch", "symbols"]),
+    (
+        "object",
+        &["symbols", "sampler::unwind", "attach::program::elf", "agent::unwind::oracle", "arch::x86_64::prologue"],
+    ),
+    ("iced_x86", &["arch::x86_64::code", "symbols"]),
     ("libc", &["agent", "arch", "attach", "sampler"]),
     ("toml", &["app::config"]),
     ("ruzstd", &["perf_data"]),
@@ -358,7 +361,7 @@ fn each_evasion_is_caught() {
         (
             "attach/find.rs",
             "use object::elf;",
-            "object is for symbols and sampler::unwind and attach::program::elf and agent::unwind::oracle",
+            "object is for symbols and sampler::unwind and attach::program::elf and agent::unwind::oracle and arch::x86_64::prologue",
         ),
         ("tally/top.rs", "use {addr2line::Context};", "addr2line is for symbols"),
         ("tally/top.rs", "use gimli::EhFrame;", "gimli is for agent"),

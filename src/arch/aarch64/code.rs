@@ -1,54 +1,26 @@
-//! Instructions of compiled code that change the stack, the registers that functions restore, or
-//! the flow of control. [`Operation::Change`] stands for all others.
+//! The decoder of aarch64 instructions.
 
 use super::machine_code::{INSTRUCTION, branch_offset, is_indirect_call};
+use super::registers::STACK_POINTER;
+use crate::arch::operation::{Operation, Transfer};
 
 /// The register number that stands for the stack pointer in addresses and in additions of
 /// constants, and for zero elsewhere.
-pub(crate) const SP: usize = 31;
+const SP: usize = STACK_POINTER;
 
-/// The effect of an instruction.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Operation {
-    /// A register becomes another one plus a constant; 31 is the stack pointer in both.
-    Add { to: usize, from: usize, constant: i64 },
-    /// Registers are loaded from memory at `base + offset`, 8 bytes each; then the base is changed.
-    Load(Transfer),
-    /// Registers are stored.
-    Store(Transfer),
-    /// The stack pointer is decreased to a multiple of a power of two, in terms of a register.
-    Align { from: usize, mask: i64 },
-    /// Registers that it does not restore are changed.
-    Change([Option<usize>; 2]),
-    /// Control goes to a function and back.
-    Call,
-    /// Control goes to an address, so many bytes from the instruction.
-    Jump(i64),
-    /// Control goes to an address or to the next instruction.
-    Branch(i64),
-    /// Control goes to the caller.
-    Return,
-    /// Control goes to an address that is not known.
-    Elsewhere,
-    /// The program ends.
-    End,
+/// Length of every instruction in bytes.
+#[cfg(feature = "viewer")]
+pub(crate) const MAX_INSTRUCTION: usize = INSTRUCTION;
+
+/// Decodes the instruction that some code begins with. Returns its length, too.
+pub(crate) fn decode(code: &[u8]) -> Option<(Operation, usize)> {
+    Some((operation(u32::from_le_bytes(*code.first_chunk()?)), INSTRUCTION))
 }
 
-/// A load or store of one or two whole general registers; `None` stands for others.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Transfer {
-    /// The registers, the one at the lower address first.
-    pub(crate) registers: [Option<usize>; 2],
-    /// The register that holds the address.
-    pub(crate) base: usize,
-    /// Bytes from the base to the first register.
-    pub(crate) offset: i64,
-    /// Bytes that are added to the base.
-    pub(crate) added: i64,
-}
+#[cfg(feature = "agent")]
+pub(crate) use self::decode as decode_prologue;
 
-/// Decodes an instruction.
-pub(crate) fn decode(instruction: u32) -> Operation {
+fn operation(instruction: u32) -> Operation {
     let field = |low: u32, bits: u32| (instruction >> low & ((1 << bits) - 1)) as usize;
     let signed = |low: u32, bits: u32| i64::from((instruction << (32 - low - bits)) as i32 >> (32 - bits));
     let (to, from, second) = (field(0, 5), field(5, 5), field(10, 5));
@@ -64,7 +36,7 @@ pub(crate) fn decode(instruction: u32) -> Operation {
         _ if instruction & 0x7e00_0000 == 0x3600_0000 => Operation::Branch(signed(5, 14) * INSTRUCTION as i64),
         // ret, retaa, retab
         _ if instruction & 0xffff_fc1f == 0xd65f_0000 || matches!(instruction, 0xd65f_0bff | 0xd65f_0fff) => {
-            Operation::Return
+            Operation::Return(0)
         }
         // br, braa and their like
         _ if instruction & 0xfeff_f000 == 0xd61f_0000 => Operation::Elsewhere,
@@ -162,7 +134,7 @@ impl Transfer {
         for (place, register) in places.iter_mut().zip(registers) {
             *place = Some(register);
         }
-        Transfer { registers: places, base, offset, added }
+        Transfer { registers: places, base, offset, to: base, added }
     }
 }
 
@@ -173,8 +145,9 @@ mod tests {
     /// The instructions and their codes are those of GNU as.
     #[test]
     fn the_instructions_of_prologues_and_epilogues_are_known() {
-        let pair = |offset, added| Transfer { registers: [Some(29), Some(30)], base: SP, offset, added };
-        let one = |register, offset, added| Transfer { registers: [Some(register), None], base: SP, offset, added };
+        let pair = |offset, added| Transfer { registers: [Some(29), Some(30)], base: SP, offset, to: SP, added };
+        let one =
+            |register, offset, added| Transfer { registers: [Some(register), None], base: SP, offset, to: SP, added };
         let add = |to, from, constant| Operation::Add { to, from, constant };
         let expected = [
             (0xa9be_7bfd, Operation::Store(pair(-32, -32))), // stp x29, x30, [sp, #-32]!
@@ -185,8 +158,8 @@ mod tests {
             (0xf841_07fe, Operation::Load(one(30, 0, 16))),  // ldr x30, [sp], #16
             (0xf900_0bf3, Operation::Store(one(19, 16, 0))), // str x19, [sp, #16]
             (0xf940_0bf3, Operation::Load(one(19, 16, 0))),  // ldr x19, [sp, #16]
-            (0xf85f_83b3, Operation::Load(Transfer { base: 29, ..one(19, -8, 0) })), // ldur x19, [x29, #-8]
-            (0xf81f_83b3, Operation::Store(Transfer { base: 29, ..one(19, -8, 0) })), // stur x19, [x29, #-8]
+            (0xf85f_83b3, Operation::Load(Transfer { base: 29, to: 29, ..one(19, -8, 0) })), // ldur x19, [x29, #-8]
+            (0xf81f_83b3, Operation::Store(Transfer { base: 29, to: 29, ..one(19, -8, 0) })), // stur x19, [x29, #-8]
             (0x9100_03fd, add(29, SP, 0)),                   // mov x29, sp
             (0x9100_03bf, add(SP, 29, 0)),                   // mov sp, x29
             (0xd100_c3ff, add(SP, SP, -48)),                 // sub sp, sp, #48
@@ -207,13 +180,30 @@ mod tests {
             (0x5400_0040, Operation::Branch(8)),             // b.eq .+8
             (0xb4ff_ffe0, Operation::Branch(-4)),            // cbz x0, .-4
             (0x3607_ffe0, Operation::Branch(-4)),            // tbz w0, #0, .-4
-            (0xd65f_03c0, Operation::Return),                // ret
-            (0xd65f_0bff, Operation::Return),                // retaa
+            (0xd65f_03c0, Operation::Return(0)),             // ret
+            (0xd65f_0bff, Operation::Return(0)),             // retaa
             (0xd61f_0200, Operation::Elsewhere),             // br x16
             (0xd420_7d00, Operation::End),                   // brk #1000
         ];
         for (instruction, operation) in expected {
-            assert_eq!(decode(instruction), operation, "{instruction:x}");
+            assert_eq!(super::operation(instruction), operation, "{instruction:x}");
         }
+    }
+    #[test]
+    #[cfg(feature = "agent")]
+    fn the_size_of_a_frame_is_what_its_prologue_takes() {
+        let size = |code: &[u32]| {
+            let bytes: std::vec::Vec<u8> = code.iter().flat_map(|word| word.to_le_bytes()).collect();
+            crate::arch::frame_size(&bytes).map(|size| size.bytes)
+        };
+        // stp x29, x30, [sp, #-32]!; mov x29, sp; sub sp, sp, #48; ret
+        assert_eq!(size(&[0xa9be_7bfd, 0x9100_03fd, 0xd100_c3ff, 0xd65f_03c0]), Some(48));
+        // sub sp, sp, #48; stp x29, x30, [sp, #16]; add x29, sp, #16
+        assert_eq!(size(&[0xd100_c3ff, 0xa901_7bfd, 0x9100_43fd]), Some(16));
+        // stp x29, x30, [sp, #-32]!; ret
+        assert_eq!(size(&[0xa9be_7bfd, 0xd65f_03c0]), None, "no frame pointer");
+        // mov x29, sp; sub sp, sp, x16
+        assert_eq!(size(&[0x9100_03fd, 0xcb30_63ff]), None, "a size that is not constant");
+        assert_eq!(size(&[]), None);
     }
 }

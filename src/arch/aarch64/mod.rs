@@ -5,7 +5,6 @@
 //! * [`machine_code`]: calls before return addresses.
 //! * [`code`]: instructions that change the stack.
 //! * [`registers`]: DWARF register numbers, their places in a `ucontext`, signed addresses.
-//! * [`prologue`]: the size of a function's frame, by its first instructions.
 //!
 //! The sampler alone uses:
 //!
@@ -50,8 +49,6 @@ mod function;
 #[cfg(feature = "agent")]
 mod probe;
 #[cfg(feature = "agent")]
-mod prologue;
-#[cfg(feature = "agent")]
 mod signal;
 #[cfg(feature = "agent")]
 mod stack;
@@ -59,4 +56,4 @@ mod stack;
 mod syscall;
 
 #[cfg(feature = "agent")]
-pub(crate) use {allocator::*, context::*, function::*, probe::*, prologue::*, signal::*, stack::*, syscall::*};
+pub(crate) use {allocator::*, context::*, function::*, probe::*, signal::*, stack::*, syscall::*};

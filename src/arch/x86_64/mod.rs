@@ -4,10 +4,10 @@
 //!
 //! * [`machine_code`]: calls before return addresses, lengths of operands.
 //! * [`registers`]: DWARF register numbers, and their places in a `ucontext`.
-//! * [`prologue`]: the size of a function's frame, by its first instructions.
 //!
 //! The sampler alone uses:
 //!
+//! * [`code`]: instructions that change the stack.
 //! * [`ptrace`]: the registers of stopped threads, and of the kernel's samples.
 //! * [`signal_context`]: the kernel's signal frame on the stack of another process.
 //!
@@ -16,6 +16,7 @@
 //! * [`syscall`](mod@syscall): raw system calls, `clone`, thread-local storage.
 //! * [`context`]: the layout of `ucontext` and of the kernel's signal frame.
 //! * [`signal`]: the entry of a signal handler, and ways to leave and enter handlers.
+//! * [`prologue`]: instructions of prologues.
 //! * [`stack`]: switching to another stack and back.
 //! * [`function`]: naked functions that run code of the agent before they jump to libc's function.
 //! * [`allocator`]: naked functions that stand in for those of an allocator.
@@ -31,11 +32,13 @@ mod registers;
 pub(crate) use {calls::*, machine_code::*, page::*, registers::*};
 
 #[cfg(feature = "viewer")]
+mod code;
+#[cfg(feature = "viewer")]
 mod ptrace;
 #[cfg(feature = "viewer")]
 mod signal_context;
 #[cfg(feature = "viewer")]
-pub(crate) use {ptrace::*, signal_context::*};
+pub(crate) use {code::*, ptrace::*, signal_context::*};
 
 #[cfg(feature = "agent")]
 mod allocator;

@@ -1,86 +1,62 @@
-//! Reads the size of a frame from the first instructions of its function.
+//! The decoder of the instructions of prologues, for handlers of signals. Other instructions are
+//! skipped if their length is known and they do not change the stack pointer.
 //!
-//! A prologue pushes registers and subtracts a constant from the stack pointer. The base pointer is
-//! set between, so the instructions after that tell how far the stack pointer lies below it. Here
-//! they are counted up to the first branch. Other instructions are skipped if their length is known
-//! and they do not change the stack pointer.
+//! It is the only decoder that a handler can use: that of [`code`](super::code) makes its tables on
+//! the heap when it is first used.
 
-use crate::arch::{FrameSize, alignment_of, operands_length};
-
-/// Number of bytes of a function that are looked at. Prologues are shorter.
-pub(crate) const PROLOGUE: usize = 128;
+use super::machine_code::operands_length;
+use super::registers::{FRAME_POINTER, STACK_POINTER};
+use crate::arch::operation::{Operation, Transfer};
 
 /// Number of the stack pointer in an instruction.
 const RSP: u8 = 4;
 
-/// The effect of an instruction on the frame.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum PrologueStep {
-    /// `push` of the base pointer.
-    PushBase,
-    /// `push` of another register.
-    Push,
-    /// The base pointer becomes the stack pointer.
-    SetBase,
-    /// The stack pointer is decreased by this many bytes.
-    Decrease(i32),
-    /// The stack pointer is decreased to a multiple of this many bytes.
-    Align(u64),
-    /// A conditional branch.
-    Branch,
-    /// Control goes elsewhere.
-    Leave,
-    /// Neither the stack pointer nor the flow of control.
-    Other,
-}
+/// An instruction that changes neither the stack pointer nor the flow of control.
+const OTHER: Operation = Operation::Change([None; 2]);
 
-/// Returns the size of a frame up to its base pointer, behind the prologue that some code begins
-/// with. Returns `None` if it sets no base pointer, or something in it is not understood.
-pub(crate) fn frame_size(mut code: &[u8]) -> Option<FrameSize> {
-    let (mut is_saved, mut bytes, mut alignment) = (false, None, 1);
-    while !code.is_empty() {
-        let (step, length) = decode(code)?;
-        match (step, &mut bytes) {
-            (PrologueStep::PushBase, None) => is_saved = true,
-            (PrologueStep::SetBase, None) if is_saved => bytes = Some(0),
-            (PrologueStep::Push | PrologueStep::PushBase, Some(bytes)) => *bytes += 8,
-            (PrologueStep::Decrease(more), Some(bytes)) => *bytes += i64::from(more),
-            (PrologueStep::Align(to), Some(_)) if alignment == 1 => alignment = to,
-            (PrologueStep::Branch, Some(_)) | (PrologueStep::Leave, _) => break,
-            (PrologueStep::SetBase, _) | (PrologueStep::Align(_), Some(_)) => return None,
-            _ => {}
-        }
-        code = code.get(length..)?;
-    }
-    Some(FrameSize { bytes: u64::try_from(bytes?).ok()?, alignment })
-}
-
-/// Returns an instruction and its length; `None` for one that is not known.
-fn decode(code: &[u8]) -> Option<(PrologueStep, usize)> {
+/// Decodes the instruction that some code begins with. Returns its length, too; `None` for one that
+/// is not known.
+pub(crate) fn decode_prologue(code: &[u8]) -> Option<(Operation, usize)> {
     let word = |at: usize| code.get(at..at + 4)?.try_into().ok().map(i32::from_le_bytes);
     let known = match *code {
-        [0x55, ..] => (PrologueStep::PushBase, 1),
-        [0x50..=0x57, ..] => (PrologueStep::Push, 1),
-        [0x41, 0x50..=0x57, ..] => (PrologueStep::Push, 2),
-        [0x48, 0x89, 0xe5, ..] | [0x48, 0x8b, 0xec, ..] => (PrologueStep::SetBase, 3),
-        [0x48, 0x83, 0xec, bytes, ..] => (PrologueStep::Decrease(i32::from(bytes as i8)), 4),
-        [0x48, 0x83, 0xc4, bytes, ..] => (PrologueStep::Decrease(-i32::from(bytes as i8)), 4),
-        [0x48, 0x81, 0xec, ..] => (PrologueStep::Decrease(word(3)?), 7),
-        [0x48, 0x81, 0xc4, ..] => (PrologueStep::Decrease(word(3)?.checked_neg()?), 7),
-        [0x48, 0x83, 0xe4, mask, ..] => (PrologueStep::Align(alignment_of((mask as i8).into())?), 4),
-        [0x48, 0x81, 0xe4, ..] => (PrologueStep::Align(alignment_of(word(3)?.into())?), 7),
-        [0x70..=0x7f, ..] => (PrologueStep::Branch, 2),
-        [0x0f, 0x80..=0x8f, ..] => (PrologueStep::Branch, 6),
+        [0x55, ..] => (push(FRAME_POINTER), 1),
+        [0x50..=0x57, ..] => (push(STACK_POINTER), 1),
+        [0x41, 0x50..=0x57, ..] => (push(STACK_POINTER), 2),
+        [0x48, 0x89, 0xe5, ..] | [0x48, 0x8b, 0xec, ..] => {
+            (Operation::Add { to: FRAME_POINTER, from: STACK_POINTER, constant: 0 }, 3)
+        }
+        [0x48, 0x83, 0xec, bytes, ..] => (add(-i64::from(bytes.cast_signed())), 4),
+        [0x48, 0x83, 0xc4, bytes, ..] => (add(bytes.cast_signed().into()), 4),
+        [0x48, 0x81, 0xec, ..] => (add(-i64::from(word(3)?)), 7),
+        [0x48, 0x81, 0xc4, ..] => (add(word(3)?.into()), 7),
+        [0x48, 0x83, 0xe4, mask, ..] => (align(mask.cast_signed().into()), 4),
+        [0x48, 0x81, 0xe4, ..] => (align(word(3)?.into()), 7),
+        [0x70..=0x7f, ..] => (Operation::Branch(0), 2),
+        [0x0f, 0x80..=0x8f, ..] => (Operation::Branch(0), 6),
         // ret, call, jmp, syscall, ud2
-        [0xc2 | 0xc3 | 0xe8 | 0xe9 | 0xeb, ..] | [0x0f, 0x05 | 0x0b, ..] => (PrologueStep::Leave, 1),
+        [0xc2 | 0xc3 | 0xe8 | 0xe9 | 0xeb, ..] | [0x0f, 0x05 | 0x0b, ..] => (Operation::Elsewhere, 1),
         _ => return other(code),
     };
     Some(known)
 }
 
+/// A `push` of a register. The stack pointer stands for those other than the frame pointer.
+fn push(register: usize) -> Operation {
+    let registers = [Some(register), None];
+    Operation::Store(Transfer { registers, base: STACK_POINTER, offset: -8, to: STACK_POINTER, added: -8 })
+}
+
+fn add(constant: i64) -> Operation {
+    Operation::Add { to: STACK_POINTER, from: STACK_POINTER, constant }
+}
+
+fn align(mask: i64) -> Operation {
+    Operation::Align { from: STACK_POINTER, mask }
+}
+
 /// Returns the length of an instruction of the common kinds, if it does not change the stack
 /// pointer.
-fn other(code: &[u8]) -> Option<(PrologueStep, usize)> {
+fn other(code: &[u8]) -> Option<(Operation, usize)> {
     let prefixes = code.iter().take_while(|byte| matches!(byte, 0x26 | 0x2e | 0x36 | 0x3e | 0x64..=0x66 | 0xf2 | 0xf3));
     let mut at = prefixes.count();
     let narrow = if code[..at].contains(&0x66) { 2 } else { 4 };
@@ -117,14 +93,14 @@ fn other(code: &[u8]) -> Option<(PrologueStep, usize)> {
         0xf7 => (true, if extension < 2 { narrow } else { 0 }),
         0xff => match extension {
             0 | 1 => (true, 0),
-            2..=5 => return Some((PrologueStep::Leave, at)),
-            6 => return Some((PrologueStep::Push, at + operands_length(&code[at..])?)),
+            2..=5 => return Some((Operation::Elsewhere, at)),
+            6 => return Some((push(STACK_POINTER), at + operands_length(&code[at..])?)),
             _ => return None,
         },
         _ => return None,
     };
     if !has_operands {
-        return Some((PrologueStep::Other, at + constant));
+        return Some((OTHER, at + constant));
     }
     let length = at + operands_length(code.get(at..)?)? + constant;
     let operands = *code.get(at)?;
@@ -133,14 +109,14 @@ fn other(code: &[u8]) -> Option<(PrologueStep, usize)> {
         0x0f | 0x63 | 0x69 | 0x6b | 0x8a | 0x8b | 0x8d => (operands >> 3 & 7, rex & 4),
         0x00..=0x3f if opcode & 2 != 0 => (operands >> 3 & 7, rex & 4),
         _ if operands >> 6 == 3 => (operands & 7, rex & 1),
-        _ => return Some((PrologueStep::Other, length)),
+        _ => return Some((OTHER, length)),
     };
-    (changed != RSP || upper != 0).then_some((PrologueStep::Other, length))
+    (changed != RSP || upper != 0).then_some((OTHER, length))
 }
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use crate::arch::{FrameSize, frame_size};
 
     #[test]
     fn the_size_of_a_frame_is_what_its_prologue_takes() {
@@ -178,6 +154,49 @@ mod tests {
         // push rbp; mov rbp, rsp; push rbx; and rsp, -64; sub rsp, 0x40
         let code = [0x55, 0x48, 0x89, 0xe5, 0x53, 0x48, 0x83, 0xe4, 0xc0, 0x48, 0x83, 0xec, 0x40];
         assert_eq!(frame_size(&code), Some(FrameSize { bytes: 0x48, alignment: 64 }));
+    }
+
+    /// The decoder of all instructions is the oracle, on the first instructions of all functions of
+    /// this program.
+    #[cfg(feature = "viewer")]
+    #[test]
+    fn both_decoders_give_prologues_the_same_effect() {
+        use super::*;
+        use crate::arch::{PROLOGUE, decode};
+        use object::{Object as _, ObjectSection as _, ObjectSymbol as _};
+        /// The effect on the stack pointer, and on a frame pointer that becomes the stack pointer.
+        fn on_stack(operation: Operation) -> Operation {
+            match operation {
+                Operation::Add { to: STACK_POINTER, .. } | Operation::Align { .. } => operation,
+                Operation::Add { to: FRAME_POINTER, from: STACK_POINTER, constant: 0 } => operation,
+                Operation::Store(transfer) if transfer.to == STACK_POINTER && transfer.added != 0 => {
+                    push(transfer.registers[0].filter(|&register| register == FRAME_POINTER).unwrap_or(STACK_POINTER))
+                }
+                Operation::Load(transfer) if transfer.to == STACK_POINTER && transfer.added != 0 => operation,
+                Operation::Change(changed) if changed.contains(&Some(STACK_POINTER)) => operation,
+                Operation::Branch(_) => Operation::Branch(0),
+                _ => OTHER,
+            }
+        }
+        let bytes = std::fs::read("/proc/self/exe").expect("this program");
+        let file = object::File::parse(&*bytes).expect("an ELF file");
+        let text = file.section_by_name(".text").expect("code");
+        let data = text.data().expect("bytes");
+        let (mut functions, mut instructions) = (0, 0);
+        for symbol in file.symbols().filter(|symbol| symbol.section_index() == Some(text.index())) {
+            let start = (symbol.address() - text.address()) as usize;
+            let mut code = &data[start..][..symbol.size().min(PROLOGUE as u64) as usize];
+            functions += usize::from(!code.is_empty());
+            while let Some((operation, length)) = decode_prologue(code).filter(|known| known.0 != Operation::Elsewhere)
+            {
+                let Some((whole, whole_length)) = decode(code) else { break };
+                let name = symbol.name();
+                assert_eq!((length, operation), (whole_length, on_stack(whole)), "{name:?}: {code:x?}");
+                instructions += 1;
+                code = &code[length.min(code.len())..];
+            }
+        }
+        assert!(functions > 1000 && instructions > 10 * functions, "{instructions} in {functions} functions");
     }
 
     #[test]

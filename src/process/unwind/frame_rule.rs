@@ -1,5 +1,7 @@
 //! The rule of a frame: where its caller's values are.
 
+#[cfg(feature = "viewer")]
+use crate::arch::STACK_POINTER;
 use crate::arch::{CALLEE_SAVED, FRAME_POINTER, LINK_REGISTER, PUSHED_BY_CALL};
 
 /// The computation of a value of the caller from the registers and the stack of a frame. CFA is the
@@ -89,6 +91,17 @@ impl<const SAVED: usize> FrameRule<SAVED> {
         };
         Some(FrameRule { cfa, ..self })
     }
+}
+
+#[cfg(feature = "viewer")]
+impl FrameRule {
+    /// The rule of a function that has pushed nothing: its return address is where the call has
+    /// left it.
+    pub(crate) const JUST_CALLED: FrameRule = FrameRule {
+        cfa: CallerValue::Register(STACK_POINTER as u8, PUSHED_BY_CALL as i32),
+        return_address: CallerValue::AFTER_CALL,
+        saved: [CallerValue::Same; CALLEE_SAVED.len()],
+    };
 }
 
 #[cfg(feature = "agent")]

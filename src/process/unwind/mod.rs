@@ -4,15 +4,17 @@
 //! the tables. [`FrameRule::step`] follows it in a [`FrameSource`]. Handlers of the agent know the stack
 //! pointer and the frame pointer of callers and follow a part of each rule, the sampler all of it.
 
+#[cfg(feature = "viewer")]
+pub(crate) mod code_path;
 mod frame_rule;
 mod step;
 pub(crate) mod table_row;
 #[cfg(feature = "viewer")]
 mod thread_registers;
 
+pub(crate) use frame_rule::CallerValue;
 #[cfg(feature = "agent")]
-pub(crate) use frame_rule::PackedRule;
-pub(crate) use frame_rule::{CallerValue, plus};
+pub(crate) use frame_rule::{PackedRule, plus};
 pub(crate) use step::{FrameSource, StepByRule};
 #[cfg(feature = "viewer")]
 pub(crate) use {frame_rule::FrameRule, thread_registers::ThreadRegisters};

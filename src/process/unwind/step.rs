@@ -30,6 +30,7 @@ enum ValueLocation {
 
 /// A register of the caller, as far as the frame tells it.
 #[derive(Clone, Copy)]
+#[cfg_attr(not(feature = "agent"), allow(dead_code, reason = "the agent alone remembers where words were"))]
 pub(crate) struct SavedRegister {
     pub(crate) value: Option<u64>,
     /// The address of the word that tells it. If the word cannot be read, that matters only to a
@@ -38,6 +39,7 @@ pub(crate) struct SavedRegister {
 }
 
 /// Result of a step by a rule of `SAVED` registers.
+#[cfg_attr(not(feature = "agent"), allow(dead_code, reason = "the agent alone remembers where words were"))]
 pub(crate) enum StepByRule<const SAVED: usize> {
     Caller {
         /// The return address, without a signature.

@@ -25,8 +25,6 @@
 //! The process may have ended long ago: registers and stacks of a recording of `perf` are walked with
 //! the code of files alone ([`UnwindSource`]).
 
-mod arch;
-mod code_path;
 mod expressions;
 mod frame_section;
 mod header_table;
@@ -44,15 +42,16 @@ use std::collections::HashMap;
 use super::maps::ProcessMaps;
 use super::stack_copy::StackCopy;
 use crate::arch::{
-    CONTEXT_AT_RETURN, CallBefore, FRAME_POINTER, FrameSize, LONGEST_CALL, PUSHED_BY_CALL, RECORD_ENDS_FRAME,
-    SIGNAL_RETURN_LENGTH, STACK_POINTER, call_before, caller_of, direct_caller_of, is_signal_return, strip_signature,
+    CONTEXT_AT_RETURN, CallBefore, FRAME_POINTER, FrameSize, LONGEST_CALL, SIGNAL_RETURN_LENGTH, STACK_POINTER,
+    call_before, caller_of, direct_caller_of, is_signal_return,
 };
+use crate::process::unwind::code_path::{self, CodePath, MAX_INSTRUCTIONS, MAX_INSTRUCTIONS_ONCE};
 use crate::process::unwind::{FrameRule, ThreadRegisters};
 use crate::wire::{FRAMES_LEFT_OUT, FrameAddress, MAX_FRAMES};
-use code_path::{CodePath, MAX_INSTRUCTIONS, MAX_INSTRUCTIONS_ONCE};
 pub(crate) use modules::ProcessModule;
 use modules::{ModuleCode, ProcessCode};
-use step::{NoValue, Stepped};
+use rule::frame_rules;
+use step::{NoValue, Stepped, by_frame_pointer, is_above};
 use tables::{TableLookup, TableReader};
 pub(crate) use unwind_source::UnwindSource;
 
@@ -467,42 +466,6 @@ impl ProcessUnwinder {
             None => self.source.read_memory(address, buffer),
         }
     }
-}
-
-/// Returns whether a caller's stack pointer is above that of its callee. A leaf, which calls
-/// nothing, may have put nothing on the stack where calls do not do so.
-fn is_above(caller: &ThreadRegisters, callee: &ThreadRegisters, is_leaf: bool) -> bool {
-    let (above, below) = (caller.get(STACK_POINTER), callee.get(STACK_POINTER));
-    above > below || PUSHED_BY_CALL == 0 && is_leaf && above == below
-}
-
-/// Returns a rule for each place where the canonical frame address of a frame of this size may be.
-fn frame_rules(rule: FrameRule, size: FrameSize, sp: u64) -> impl Iterator<Item = FrameRule> {
-    size.places(sp).filter_map(move |cfa| Some(rule.with_cfa_at(i32::try_from(cfa - sp).ok()?)))
-}
-
-/// Steps to the caller by the frame pointer: it leads to the caller's, above which is the return
-/// address.
-fn by_frame_pointer(registers: &ThreadRegisters, stack: &StackCopy) -> Stepped {
-    let Some(pointer) = registers.get(FRAME_POINTER) else { return Stepped::Failed(NoValue::UnknownRegister) };
-    if pointer == 0 {
-        return Stepped::Root;
-    }
-    if registers.get(STACK_POINTER).is_none_or(|sp| pointer < sp) {
-        return Stepped::Failed(NoValue::Lost);
-    }
-    let return_at = pointer.wrapping_add(8);
-    let (Some(next), Some(ip)) = (stack.word(pointer), stack.word(return_at)) else {
-        return Stepped::Failed(NoValue::NoStack(return_at));
-    };
-    if ip == 0 {
-        return Stepped::Root;
-    }
-    let mut caller = ThreadRegisters::new(strip_signature(ip));
-    caller.set(STACK_POINTER, pointer.wrapping_add(16));
-    caller.is_stack_bound = !RECORD_ENDS_FRAME;
-    caller.set(FRAME_POINTER, next);
-    Stepped::Caller(caller)
 }
 
 /// Returns the stack pointer of the code that a signal handler on an alternate stack interrupted,

@@ -2,19 +2,11 @@
 
 use super::expressions::Expressions;
 use super::step::{NoValue, Stepped};
-use crate::arch::{CALLEE_SAVED, PUSHED_BY_CALL, STACK_POINTER};
+use crate::arch::{CALLEE_SAVED, FrameSize, STACK_POINTER};
 use crate::process::unwind::{CallerValue, FrameRule, FrameSource, StepByRule, ThreadRegisters};
 use crate::sampler::stack_copy::StackCopy;
 
 impl FrameRule {
-    /// The rule of a function that has pushed nothing: its return address is where the call has
-    /// left it.
-    pub(super) const JUST_CALLED: FrameRule = FrameRule {
-        cfa: CallerValue::Register(STACK_POINTER as u8, PUSHED_BY_CALL as i32),
-        return_address: CallerValue::AFTER_CALL,
-        saved: [CallerValue::Same; CALLEE_SAVED.len()],
-    };
-
     /// Computes the caller's registers.
     pub(super) fn apply(&self, registers: &ThreadRegisters, stack: &StackCopy, expressions: &Expressions) -> Stepped {
         match self.step(&mut FrameInCopy { registers, stack, expressions }) {
@@ -35,6 +27,11 @@ impl FrameRule {
     pub(super) fn with_cfa_at(self, offset: i32) -> FrameRule {
         FrameRule { cfa: CallerValue::Register(STACK_POINTER as u8, offset), ..self }
     }
+}
+
+/// Returns a rule for each place where the canonical frame address of a frame of this size may be.
+pub(super) fn frame_rules(rule: FrameRule, size: FrameSize, sp: u64) -> impl Iterator<Item = FrameRule> {
+    size.places(sp).filter_map(move |cfa| Some(rule.with_cfa_at(i32::try_from(cfa - sp).ok()?)))
 }
 
 /// A frame in the copy of a stack.

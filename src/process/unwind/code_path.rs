@@ -8,13 +8,15 @@
 
 use std::collections::{HashSet, VecDeque};
 
-use super::arch::{Instruction, MAX_INSTRUCTION};
-use crate::arch::{CALLEE_SAVED, FrameSize, LINK_REGISTER, PROGRAM_COUNTER, PUSHED_BY_CALL, STACK_POINTER};
-use crate::process::unwind::{CallerValue, FrameRule};
+use super::frame_rule::{CallerValue, FrameRule};
+use crate::arch::{
+    CALLEE_SAVED, FrameSize, LINK_REGISTER, MAX_INSTRUCTION, Operation, PROGRAM_COUNTER, PUSHED_BY_CALL, STACK_POINTER,
+    Transfer, alignment_of, decode,
+};
 
 /// Maximum number of instructions followed for a rule that is kept, and for one that is not.
-pub(super) const MAX_INSTRUCTIONS: usize = 2000;
-pub(super) const MAX_INSTRUCTIONS_ONCE: usize = 200;
+pub(crate) const MAX_INSTRUCTIONS: usize = 2000;
+pub(crate) const MAX_INSTRUCTIONS_ONCE: usize = 200;
 /// Maximum number of branches that wait to be followed.
 const MAX_BRANCHES: usize = 64;
 /// Maximum number of words that a path is known to have stored.
@@ -25,7 +27,7 @@ const MAX_BLOCKS: usize = 8;
 
 /// A value, in terms of the registers at the instruction where a path begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum SymbolicValue {
+enum SymbolicValue {
     /// Register (by DWARF number) + offset.
     Initial(u8, i32),
     /// The word at register + offset, as it was in the beginning.
@@ -34,7 +36,7 @@ pub(super) enum SymbolicValue {
 }
 
 impl SymbolicValue {
-    pub(super) fn plus(self, offset: i64) -> SymbolicValue {
+    fn plus(self, offset: i64) -> SymbolicValue {
         match self {
             SymbolicValue::Initial(register, base) => i32::try_from(i64::from(base) + offset)
                 .map_or(SymbolicValue::Unknown, |sum| SymbolicValue::Initial(register, sum)),
@@ -45,15 +47,15 @@ impl SymbolicValue {
 
 /// The state of a path before an instruction.
 #[derive(Clone)]
-pub(super) struct PathState {
+struct PathState {
     ip: u64,
     /// The registers, by DWARF number.
-    pub(super) registers: [SymbolicValue; PROGRAM_COUNTER],
+    registers: [SymbolicValue; PROGRAM_COUNTER],
     /// The words that the path has stored: address and value.
     stored: Vec<(SymbolicValue, SymbolicValue)>,
     /// The power of two to a multiple of which the path has decreased the stack pointer, which is
     /// then lower than `registers` say by less than that; 1 for none.
-    pub(super) alignment: u64,
+    alignment: u64,
 }
 
 impl PathState {
@@ -66,11 +68,11 @@ impl PathState {
         }
     }
 
-    pub(super) fn sp(&self) -> SymbolicValue {
+    fn sp(&self) -> SymbolicValue {
         self.registers[STACK_POINTER]
     }
 
-    pub(super) fn load(&self, address: SymbolicValue) -> SymbolicValue {
+    fn load(&self, address: SymbolicValue) -> SymbolicValue {
         let stored = self.stored.iter().rev().find(|(at, _)| *at == address);
         match (stored, address) {
             (Some(&(_, value)), _) => value,
@@ -84,7 +86,7 @@ impl PathState {
         }
     }
 
-    pub(super) fn store(&mut self, address: SymbolicValue, value: SymbolicValue) {
+    fn store(&mut self, address: SymbolicValue, value: SymbolicValue) {
         if address != SymbolicValue::Unknown && self.stored.len() < MAX_STORED {
             self.stored.push((address, value));
         }
@@ -119,6 +121,45 @@ impl PathState {
         Some(FrameRule { cfa: CallerValue::Register(base, cfa), return_address, saved })
     }
 
+    /// Applies an instruction that does not change the flow of control.
+    fn apply(&mut self, operation: Operation) {
+        match operation {
+            Operation::Add { to, from, constant } => self.registers[to] = self.registers[from].plus(constant),
+            Operation::Load(transfer) => {
+                let base = self.registers[transfer.base];
+                for (register, address) in words(base, transfer).filter(|&(register, _)| register != STACK_POINTER) {
+                    self.registers[register] = self.load(address);
+                }
+                self.change_base(base, transfer);
+            }
+            Operation::Store(transfer) => {
+                let base = self.registers[transfer.base];
+                for (register, address) in words(base, transfer) {
+                    let is_known = register != STACK_POINTER;
+                    self.store(address, if is_known { self.registers[register] } else { SymbolicValue::Unknown });
+                }
+                self.change_base(base, transfer);
+            }
+            Operation::Align { from, mask } => match alignment_of(mask) {
+                Some(alignment) if self.alignment == 1 => {
+                    self.registers[STACK_POINTER] = self.registers[from];
+                    self.alignment = alignment;
+                }
+                _ => self.registers[STACK_POINTER] = SymbolicValue::Unknown,
+            },
+            Operation::Change(registers) => {
+                registers.into_iter().flatten().for_each(|register| self.registers[register] = SymbolicValue::Unknown);
+            }
+            _ => {}
+        }
+    }
+
+    fn change_base(&mut self, base: SymbolicValue, transfer: Transfer) {
+        if transfer.to != transfer.base || transfer.added != 0 {
+            self.registers[transfer.to] = base.plus(transfer.added);
+        }
+    }
+
     /// Forgets the registers whose values a caller does not miss: too many instructions change
     /// them.
     fn forget_scratch(&mut self) {
@@ -130,23 +171,10 @@ impl PathState {
     }
 }
 
-/// The place to which control goes after an instruction.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Flow {
-    /// It goes to the next instruction.
-    Next,
-    /// It goes to a function, and then to the next instruction.
-    Call,
-    /// It goes to this address.
-    Jump(u64),
-    /// It goes to this address or to the next instruction.
-    Branch(u64),
-    /// It goes to the caller, with so many bytes removed from the stack besides the return address.
-    Return(i32),
-    /// It goes to an address that is not known.
-    Elsewhere,
-    /// The program ends.
-    End,
+/// Returns the registers of a transfer and their addresses.
+fn words(base: SymbolicValue, transfer: Transfer) -> impl Iterator<Item = (usize, SymbolicValue)> {
+    let registers = transfer.registers.into_iter().zip([0, 8]);
+    registers.filter_map(move |(register, more)| Some((register?, base.plus(transfer.offset + more))))
 }
 
 /// The code that was read, by blocks: reading another process is dearer than decoding.
@@ -157,15 +185,16 @@ struct CodeBlocks<'a> {
 }
 
 impl CodeBlocks<'_> {
-    /// Decodes the instruction at an address; `None` if there is no code or no instruction.
-    fn decode(&mut self, address: u64) -> Option<Instruction> {
+    /// Decodes the instruction at an address. Returns its length, too; `None` if there is no code or
+    /// no instruction.
+    fn decode(&mut self, address: u64) -> Option<(Operation, usize)> {
         let mut code = [0; MAX_INSTRUCTION];
         let mut length = self.copy(address, &mut code);
         let next_block = (address | (BLOCK - 1)).checked_add(1)?;
         if length < MAX_INSTRUCTION && address.saturating_add(length as u64) == next_block {
             length += self.copy(next_block, &mut code[length..]);
         }
-        Instruction::decode(&code[..length], address)
+        decode(&code[..length])
     }
 
     /// Copies bytes of one block. Returns how many there are.
@@ -195,7 +224,7 @@ fn follow(
     read: &mut dyn FnMut(u64, &mut [u8]) -> usize,
     start: u64,
     limit: usize,
-    visit: &mut dyn FnMut(&PathState, &Instruction) -> bool,
+    visit: &mut dyn FnMut(&PathState, Operation) -> bool,
 ) -> bool {
     let mut code = CodeBlocks { read, blocks: Vec::new() };
     let mut seen = HashSet::new();
@@ -204,37 +233,39 @@ fn follow(
     while let Some(mut state) = paths.pop_front() {
         while seen.insert(state.ip) {
             let decoded = code.decode(state.ip).filter(|_| seen.len() <= limit);
-            let Some(instruction) = decoded else {
+            let Some((operation, length)) = decoded else {
                 is_complete = false;
                 break;
             };
-            if visit(&state, &instruction) {
+            if visit(&state, operation) {
                 return false;
             }
-            match instruction.flow() {
-                Flow::Jump(target) => {
-                    state.ip = target;
+            match operation {
+                Operation::Jump(offset) => {
+                    state.ip = state.ip.wrapping_add_signed(offset);
                     continue;
                 }
-                Flow::Elsewhere => {
+                Operation::Elsewhere => {
                     is_complete = false;
                     break;
                 }
-                Flow::Return(_) | Flow::End => break,
+                Operation::Return(_) | Operation::End => break,
                 // A function leaves the stack and the registers of its caller as they were.
-                Flow::Call => {
+                Operation::Call => {
                     if let Some(link) = LINK_REGISTER {
                         state.registers[link] = SymbolicValue::Unknown;
                     }
                 }
-                Flow::Branch(_) if paths.len() == MAX_BRANCHES => is_complete = false,
-                Flow::Branch(target) => paths.push_back(PathState { ip: target, ..state.clone() }),
-                Flow::Next => {
-                    instruction.apply(&mut state);
+                Operation::Branch(_) if paths.len() == MAX_BRANCHES => is_complete = false,
+                Operation::Branch(offset) => {
+                    paths.push_back(PathState { ip: state.ip.wrapping_add_signed(offset), ..state.clone() });
+                }
+                change => {
+                    state.apply(change);
                     state.forget_scratch();
                 }
             }
-            state.ip = instruction.next_address();
+            state.ip = state.ip.wrapping_add(length as u64);
         }
     }
     is_complete
@@ -242,7 +273,7 @@ fn follow(
 
 /// The information that the code from an address on gives about its frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum CodePath {
+pub(crate) enum CodePath {
     /// The rule, from the way to a return.
     Returns(FrameRule),
     /// The code makes no call and does not return.
@@ -254,7 +285,7 @@ pub(super) enum CodePath {
 /// Finds the rule at an address from the way to a return of the same function. `read` copies code.
 /// `accept` says whether a rule leads to a caller: code behind a call that never returns belongs to
 /// another function, whose rule is wrong here. At most `limit` instructions are followed.
-pub(super) fn rule_from_return(
+pub(crate) fn rule_from_return(
     read: &mut dyn FnMut(u64, &mut [u8]) -> usize,
     address: u64,
     limit: usize,
@@ -262,10 +293,9 @@ pub(super) fn rule_from_return(
 ) -> CodePath {
     let mut found = None;
     let mut leaves = false;
-    let is_complete = follow(read, address, limit, &mut |state, instruction| {
-        let flow = instruction.flow();
-        leaves |= matches!(flow, Flow::Return(_) | Flow::Call);
-        if let Flow::Return(extra) = flow {
+    let is_complete = follow(read, address, limit, &mut |state, operation| {
+        leaves |= matches!(operation, Operation::Return(_) | Operation::Call);
+        if let Operation::Return(extra) = operation {
             found = state.rule_at_return(extra).filter(&mut *accept);
         }
         found.is_some()
@@ -279,7 +309,7 @@ pub(super) fn rule_from_return(
 
 /// Finds the size of a frame up to its canonical frame address, from the way from the start of its
 /// function to an address.
-pub(super) fn frame_size_from_start(
+pub(crate) fn frame_size_from_start(
     read: &mut dyn FnMut(u64, &mut [u8]) -> usize,
     function: u64,
     address: u64,
@@ -296,4 +326,101 @@ pub(super) fn frame_size_from_start(
         is_there
     });
     found
+}
+
+#[cfg(all(test, target_arch = "x86_64"))]
+mod tests {
+    use super::*;
+
+    const START: u64 = 0x40_0000;
+
+    fn reader(code: &[u8]) -> impl FnMut(u64, &mut [u8]) -> usize + '_ {
+        |address, buffer| {
+            let rest = address.checked_sub(START).and_then(|at| code.get(at as usize..)).unwrap_or(&[]);
+            let length = rest.len().min(buffer.len());
+            buffer[..length].copy_from_slice(&rest[..length]);
+            length
+        }
+    }
+
+    fn path(code: &[u8], from: u64) -> CodePath {
+        rule_from_return(&mut reader(code), START + from, MAX_INSTRUCTIONS, &mut |_| true)
+    }
+
+    fn rule(cfa: i32, saved: &[(usize, CallerValue)]) -> CodePath {
+        let mut rule = FrameRule::JUST_CALLED;
+        rule.cfa = CallerValue::Register(STACK_POINTER as u8, cfa);
+        rule.return_address = CallerValue::AtRegister(STACK_POINTER as u8, cfa - 8);
+        for &(register, value) in saved {
+            rule.saved[CALLEE_SAVED.iter().position(|&saved| saved == register).unwrap()] = value;
+        }
+        CodePath::Returns(rule)
+    }
+
+    /// push rbx; sub rsp, 16; test edi, edi; je +5; call; add rsp, 16; pop rbx; ret.
+    const FUNCTION: [u8; 21] = [
+        0x53, 0x48, 0x83, 0xec, 0x10, 0x85, 0xff, 0x74, 0x05, 0xe8, 0, 0, 0, 0, 0x48, 0x83, 0xc4, 0x10, 0x5b, 0xc3,
+        0xcc,
+    ];
+
+    #[test]
+    fn rule_holds_the_depth_and_the_popped_registers() {
+        let saved = [(3, CallerValue::AtRegister(7, 16))];
+        assert_eq!(path(&FUNCTION, 14), rule(32, &saved), "behind the call");
+        assert_eq!(path(&FUNCTION, 5), rule(32, &saved), "before the branch");
+        assert_eq!(path(&FUNCTION, 0), rule(8, &[]), "the function stores and restores the register itself");
+        assert_eq!(path(&FUNCTION, 19), rule(8, &[]));
+        let frame_size = |at| frame_size_from_start(&mut reader(&FUNCTION), START, START + at);
+        let expected = [8, 32, 32, 8].map(|bytes| Some(FrameSize { bytes, alignment: 1 }));
+        assert_eq!([0, 5, 14, 19].map(frame_size), expected);
+        assert_eq!(frame_size(20), None, "no path leads there");
+    }
+
+    #[test]
+    fn frame_pointer_leads_out_of_a_frame_of_unknown_size() {
+        // push rbp; mov rbp, rsp; sub rsp, rax; leave; ret.
+        let code = [0x55, 0x48, 0x89, 0xe5, 0x48, 0x29, 0xc4, 0xc9, 0xc3];
+        let CodePath::Returns(rule) = path(&code, 7) else { panic!("it returns") };
+        assert_eq!((rule.cfa, rule.saved[0]), (CallerValue::Register(6, 16), CallerValue::AtRegister(6, 0)));
+        assert_eq!(frame_size_from_start(&mut reader(&code), START, START + 7), None);
+    }
+
+    #[test]
+    fn an_aligned_frame_has_an_alignment() {
+        // push rbp; mov rbp, rsp; push rbx; and rsp, -64; sub rsp, 0x40; nop; leave; ret
+        let code = [0x55, 0x48, 0x89, 0xe5, 0x53, 0x48, 0x83, 0xe4, 0xc0, 0x48, 0x83, 0xec, 0x40, 0x90, 0xc9, 0xc3];
+        let size = frame_size_from_start(&mut reader(&code), START, START + 13);
+        assert_eq!(size, Some(FrameSize { bytes: 0x58, alignment: 64 }));
+        let CodePath::Returns(rule) = path(&code, 4) else { panic!("it returns") };
+        assert_eq!(rule.cfa, CallerValue::Register(6, 16), "the frame pointer leads out of it");
+        // and rsp, -64; ret
+        assert_eq!(path(&[0x48, 0x83, 0xe4, 0xc0, 0xc3], 0), CodePath::Unknown);
+    }
+
+    #[test]
+    fn code_that_ends_the_thread_is_told_from_code_that_tells_nothing() {
+        // mov eax, 60; syscall; jmp back.
+        assert_eq!(path(&[0xb8, 60, 0, 0, 0, 0x0f, 0x05, 0xeb, 0xf7], 0), CodePath::Ends);
+        assert_eq!(path(&[0xff, 0xe0], 0), CodePath::Unknown, "jmp rax");
+        assert_eq!(path(&[0xe8, 0, 0, 0, 0, 0x0f, 0x0b], 0), CodePath::Unknown, "call; ud2");
+        assert_eq!(path(&[0x48, 0x83], 0), CodePath::Unknown, "half an instruction");
+        assert_eq!(path(&[0x48, 0x83, 0xe4, 0xf0, 0xc3], 0), CodePath::Unknown, "and rsp, -16; ret");
+    }
+
+    #[test]
+    fn every_code_ends() {
+        let mut random = 88_172_645_463_325_252u64;
+        for _ in 0..2000 {
+            let code: Vec<u8> = (0..300)
+                .map(|_| {
+                    random ^= random << 13;
+                    random ^= random >> 7;
+                    random ^= random << 17;
+                    random as u8
+                })
+                .collect();
+            path(&code, random % 300);
+            frame_size_from_start(&mut reader(&code), START, START + random % 300);
+        }
+    }
 }
