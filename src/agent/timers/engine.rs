@@ -219,8 +219,9 @@ impl TimerEngine {
 
     /// Stops the interval timer again after the agent thread has slept.
     pub(crate) fn hold(&mut self, ticks_flow: bool) {
-        // If the only thread is running, no sleeping thread can be woken.
-        self.paused_timer.hold(ticks_flow && self.threads.len() <= 1);
+        // If the only thread is running, no sleeping thread can be woken. The phase of a running
+        // timer is not changed.
+        self.paused_timer.hold(ticks_flow && self.threads.len() <= 1 && !self.classic_phase.has_ticked());
     }
 
     fn engage_threads(&mut self) -> Result<i32, EngineState> {

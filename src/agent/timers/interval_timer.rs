@@ -261,29 +261,19 @@ impl PausedTimer {
         }
     }
 
-    /// Chooses new expiry times of a timer that counts CPU time, unless a tick is on its way. Does
-    /// nothing if the scheduler's tick, by which CPU time is checked, is longer than the period.
+    /// Chooses new expiry times of a stopped timer, unless a tick is on its way. Does nothing if the
+    /// scheduler's tick, by which CPU time is checked, is longer than the period.
     pub(crate) fn change_phase(&mut self, phase: &mut Phase, period_ns: u64, random: &mut impl FnMut() -> u64) {
-        let Some(which) = self.classic.filter(|&which| which != 0 && phase.has_ticked()) else { return };
-        let tick_ns = syscall::tick_ns();
-        let ours = of_micros(phase.interval_ns(period_ns) / 1_000);
-        let [found, left] = if self.classic_is_stopped { self.classic_left } else { interval(which) };
+        let (tick_ns, [interval, left]) = (syscall::tick_ns(), self.classic_left);
+        let is_ours = interval == of_micros(phase.interval_ns(period_ns) / 1_000);
         let Some(left_ns) = (micros(left) * 1_000).checked_sub(tick_ns) else { return };
-        if period_ns <= tick_ns || found != ours {
-            return;
-        }
-        let Some((first_ns, interval_ns)) = phase.change(left_ns, period_ns, random) else { return };
-        let changed = [of_micros(interval_ns / 1_000), of_micros((first_ns + tick_ns) / 1_000)];
-        if self.classic_is_stopped {
-            self.classic_left = changed;
-        } else {
-            setting(|| {
-                if armed_timer() == self.classic {
-                    // The target may set its own at any time.
-                    let stopped = set_interval(which, Setting::default());
-                    resume(which, if stopped[0] == ours { changed } else { stopped });
-                }
-            });
+        if self.classic_is_stopped
+            && is_ours
+            && phase.has_ticked()
+            && period_ns > tick_ns
+            && let Some((first_ns, interval_ns)) = phase.change(left_ns, period_ns, random)
+        {
+            self.classic_left = [of_micros(interval_ns / 1_000), of_micros((first_ns + tick_ns) / 1_000)];
         }
     }
 
