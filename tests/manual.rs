@@ -281,6 +281,11 @@ fn stores(manual: &mut Manual) {
          (not in time). If something was lost, the status is 125, unless the program was launched and has its own.",
     );
     manual.text(
+        "sigtop record --metrics [ADDR:]PORT answers Prometheus at /metrics: samples, losses by cause, rate, CPU time of the agent \
+         and of the program, and a counter for each of the hottest functions, at most 100; all others are function=\"other\". A counter \
+         begins at 0 when its function becomes one of the hottest, so that all time is in one series. promtool has checked the text.",
+    );
+    manual.text(
         "OTLP for profiles is in development. sigtop sends version 1.10 of opentelemetry-proto; servers of another version accept it \
          and may show an empty profile. What was tried against what:",
     );

@@ -18,6 +18,7 @@ mod installed;
 mod jit_maps;
 mod leave;
 mod mcp;
+mod metrics;
 mod overview;
 mod progress;
 mod push;

@@ -15,6 +15,7 @@ use super::black_box;
 use super::command_word::check_is_program;
 use super::failure::{Failure, print_message};
 use super::leave::{give_up, leave_program};
+use super::metrics::MetricsServer;
 use super::progress::{self, ProgressLine, Stage};
 use super::record_push::{PendingPush, RecordPush};
 use super::save::{SaveError, SaveTarget};
@@ -47,6 +48,7 @@ pub(super) fn run(record: &RecordArgs) -> Result<u8, Failure> {
     }
     let args = apply_config(watch)?;
     let push = PendingPush::open(record)?;
+    let mut metrics = record.metrics.map(MetricsServer::start).transpose()?;
     let is_stream = record.output.as_deref() == Some(Path::new("-"));
     let (save, output) = match &record.output {
         Some(_) if is_stream => SaveTarget::from_stream(claim_stdout()?, record.format),
@@ -78,7 +80,7 @@ pub(super) fn run(record: &RecordArgs) -> Result<u8, Failure> {
         quiet: record.quiet,
     };
     let mut push = push;
-    let outcome = wait_for_end(&session, &options, &mut push);
+    let outcome = wait_for_end(&session, &options, &mut push, &mut metrics);
     let facts = outcome.answer.as_ref().map(|answer| answer.facts.without_reasons_in(&outcome.warnings));
     let no_samples = facts.filter(Facts::has_failed_to_sample).map(|facts| facts.explain_no_samples());
     let writing = ProgressLine::start(record.quiet, None);
@@ -192,7 +194,12 @@ impl SymbolWait {
 }
 
 /// Waits until the target ends, the time is over, or the user interrupts.
-fn wait_for_end(session: &Session, options: &RecordOptions, push: &mut Option<RecordPush>) -> RecordOutcome {
+fn wait_for_end(
+    session: &Session,
+    options: &RecordOptions,
+    push: &mut Option<RecordPush>,
+    metrics: &mut Option<MetricsServer>,
+) -> RecordOutcome {
     let mut outcome = RecordOutcome::default();
     let start = Instant::now();
     let mut deadline = options.duration.map(|duration| start + duration);
@@ -217,6 +224,7 @@ fn wait_for_end(session: &Session, options: &RecordOptions, push: &mut Option<Re
                         progress::show_line(&progress_line(&answer, is_over, push.as_ref()));
                     }
                     push.iter_mut().for_each(|push| push.note_answer(&answer));
+                    metrics.iter_mut().for_each(|metrics| metrics.update(&answer));
                     outcome.answer = Some(answer);
                 }
                 Ok(Notice::Banner(warning)) if !options.quiet => {

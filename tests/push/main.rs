@@ -5,6 +5,7 @@
 mod collector;
 mod command;
 mod faults;
+mod metrics;
 mod python;
 mod receiver;
 mod recording;

@@ -261,8 +261,8 @@ impl PausedTimer {
         }
     }
 
-    /// Chooses new expiry times of a stopped timer, unless a tick is on its way. Does nothing if the
-    /// scheduler's tick, by which CPU time is checked, is longer than the period.
+    /// Chooses new expiry times of a stopped timer, unless a tick is on its way. Does nothing if
+    /// the scheduler's tick, by which CPU time is checked, is longer than the period.
     pub(crate) fn change_phase(&mut self, phase: &mut Phase, period_ns: u64, random: &mut impl FnMut() -> u64) {
         let (tick_ns, [interval, left]) = (syscall::tick_ns(), self.classic_left);
         let is_ours = interval == of_micros(phase.interval_ns(period_ns) / 1_000);

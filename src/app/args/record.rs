@@ -1,6 +1,7 @@
 //! The arguments of `sigtop record` and `sigtop view`.
 
 use std::ffi::OsString;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -10,6 +11,7 @@ use super::groups::{ConfigArgs, DisplayArgs, LimitArgs, SamplingArgs, ScreenArgs
 use super::parsers::{ProcessSelector, keyword_parser, parse_selector};
 use super::push::RecordPushArgs;
 use super::watch::WatchArgs;
+use crate::app::metrics::parse_address;
 use crate::app::trigger::Trigger;
 use crate::pprof::format::SaveFormat;
 use crate::tui::OnQuit;
@@ -58,6 +60,11 @@ pub struct RecordArgs {
     /// Options of a recording that is pushed.
     #[command(flatten)]
     pub push: RecordPushArgs,
+
+    /// Serve Prometheus at this port of this machine, or at an address such as 0.0.0.0:9100: rate,
+    /// losses, costs, and counters of the hottest functions, at /metrics
+    #[arg(long, help_heading = "Stores", value_name = "[ADDR:]PORT", value_parser = parse_address)]
+    pub metrics: Option<SocketAddr>,
 
     /// Options of the sampling.
     #[command(flatten)]

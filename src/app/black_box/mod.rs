@@ -20,6 +20,7 @@ use self::output_files::OutputFiles;
 use super::args::RecordArgs;
 use super::failure::{Failure, print_message};
 use super::leave::{give_up, leave_program};
+use super::metrics::MetricsServer;
 use super::record_push::{PendingPush, RecordPush};
 use super::settings::apply_config;
 use super::start::{interrupt_channel, prepare_target, start_session};
@@ -48,6 +49,7 @@ pub(super) fn run(record: &RecordArgs) -> Result<u8, Failure> {
     };
     check(record, output, args.clock())?;
     let push = PendingPush::open(record)?;
+    let metrics = record.metrics.map(MetricsServer::start).transpose()?;
     let mut pending = prepare_target(&args)?;
     let triggers: Vec<TriggerState> = record.black_box.when.iter().cloned().map(TriggerState::new).collect();
     pending.settings.answer_ns = LOOK_NS;
@@ -78,6 +80,7 @@ pub(super) fn run(record: &RecordArgs) -> Result<u8, Failure> {
     let recorder = BlackBoxRecorder {
         session: &session,
         push: push.as_mut(),
+        metrics,
         pids,
         quiet: record.quiet,
         writes_at_end: triggers.is_empty(),
@@ -188,6 +191,7 @@ enum WriteJob {
 struct BlackBoxRecorder<'a> {
     session: &'a Session,
     push: Option<&'a mut RecordPush>,
+    metrics: Option<MetricsServer>,
     /// The processes launched or attached to.
     pids: Vec<u32>,
     quiet: bool,
@@ -296,6 +300,7 @@ impl BlackBoxRecorder<'_> {
         if let Some(push) = &mut self.push {
             push.note_answer(answer);
         }
+        self.metrics.iter_mut().for_each(|metrics| metrics.update(answer));
         self.now_ns = Some((answer.now_ns, Instant::now()));
         for state in &mut self.triggers {
             if let Some(firing) = state.update(answer) {
