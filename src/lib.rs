@@ -16,8 +16,8 @@
 //!        ▲                                      │ tally    answers to queries: top, callers, flame …  │
 //!        │ starts, preloads, finds, wakes       │    │                                                │
 //!        └───────────────────────────────────── │    ├──► tui    the screen                           │
-//!        └───────────────────────────────────── │    ├──► explain  sentences about an answer          │
-//!                     attach                    │    └──► pprof  reports, saved profiles, exports     │
+//!                     attach                    │    ├──► explain  sentences about an answer          │
+//!                                               │    └──► pprof  reports, saved profiles, exports     │
 //!                                               │           ├──► check  is a build slower than a base? │
 //!                                               │           └──► push   requests to profile stores         │
 //!                                               └─────────────────────────────────────────────────────┘

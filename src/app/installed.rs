@@ -9,7 +9,7 @@ use clap_complete::{Shell, generate};
 use super::args::Cli;
 use super::failure::Failure;
 
-/// The man page, which tests/manual.rs makes from the tables of the program.
+/// The man page, which tests/manual makes from the tables of the program.
 const MAN_PAGE: &str = include_str!("../../assets/sigtop.1");
 
 /// Prints the man page, as groff reads it.

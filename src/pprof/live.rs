@@ -293,7 +293,6 @@ impl LiveExporter {
         })
     }
 
-    /// Adds the label set of each thread and returns its index.
     /// Adds the labels of all samples: process and thread, and what the thread waits for.
     fn add_label_sets(
         &mut self,

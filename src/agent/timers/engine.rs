@@ -1,12 +1,12 @@
 //! The engine in force: the timers that are armed for its clock, and their maintenance while they
 //! run.
 
+mod classic;
 pub(crate) mod crowd;
 mod wall;
 
-use crate::agent::os::{syscall, user_dispatch};
+use crate::agent::os::syscall;
 use crate::agent::sampling::counters::{self, TimerConfig};
-use crate::agent::sampling::unaccounted;
 use crate::agent::signals::{actions, stacks, tick_signal};
 use crate::agent::state;
 use crate::agent::timers::interval_timer::{self, PausedTimer};
@@ -247,26 +247,6 @@ impl TimerEngine {
         if self.threads.are_timers_refused() { Err(EngineState::TimerRefused) } else { Ok(signal) }
     }
 
-    fn engage_classic(&mut self) -> Result<i32, EngineState> {
-        let Engaged { clock, period_ns, .. } = self.engaged;
-        let (_, signal) = interval_timer::classic_timer(clock);
-        if interval_timer::classic_is_taken(clock) {
-            return Err(EngineState::TimerTaken);
-        }
-        // Its signal may come to any thread that does not block it.
-        if user_dispatch::is_in_use() {
-            return Err(EngineState::SignalTaken);
-        }
-        if !actions::claim(signal) {
-            return Err(EngineState::SignalTaken);
-        }
-        self.scan(true);
-        (self.weighed_at_ns, self.classic_phase) = (self.classic_clock_ns(), Phase::default());
-        interval_timer::arm_classic(clock, self.epoch, period_ns);
-        self.hold(false);
-        Ok(signal)
-    }
-
     /// Disarms everything.
     pub(crate) fn disengage(&mut self) {
         new_threads::stop_awaiting_first_tick();
@@ -427,21 +407,6 @@ impl TimerEngine {
         moves
     }
 
-    /// Returns whether the target has set the interval timer that the agent used. It is then the
-    /// target's.
-    fn is_left_to_the_target(&mut self) -> bool {
-        let Engaged { engine, period_ns, signal, .. } = self.engaged;
-        let period_us = period_ns / 1_000;
-        let apart_us = self.paused_timer.classic_interval_us().abs_diff(period_us);
-        if engine != Engine::Itimer || !interval_timer::is_classic(signal as i32) || apart_us <= period_us / 8 {
-            return false;
-        }
-        interval_timer::forget_classic();
-        self.paused_timer.give_back();
-        self.engaged.state = EngineState::TimerTaken;
-        true
-    }
-
     fn check(&mut self) -> bool {
         let Engaged { clock, engine, period_ns, signal, .. } = self.engaged;
         if clock.is_memory() {
@@ -467,26 +432,6 @@ impl TimerEngine {
             self.engage(clock, engine, period_ns);
         }
         false
-    }
-
-    fn classic_clock_ns(&self) -> u64 {
-        match self.engaged.clock {
-            Clock::Real => syscall::monotonic_ns(),
-            Clock::Prof | Clock::Alloc | Clock::Live => unaccounted::used_ns(),
-            Clock::Virtual => syscall::user_ns(),
-        }
-    }
-
-    /// Returns the weight of each of `ticks` ticks of the interval timer, ns: an equal share of the
-    /// time that its clock has advanced since ticks were last weighed.
-    pub(crate) fn weigh_classic(&mut self, ticks: u64) -> u64 {
-        if self.engaged.engine != Engine::Itimer || ticks == 0 {
-            return 0;
-        }
-        self.classic_phase.count(ticks);
-        let now_ns = self.classic_clock_ns();
-        let passed_ns = now_ns.saturating_sub(core::mem::replace(&mut self.weighed_at_ns, now_ns));
-        passed_ns / ticks
     }
 
     /// Returns whether only a tick or a request can give the agent thread work.
