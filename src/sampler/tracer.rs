@@ -293,10 +293,7 @@ impl Tracer {
                     let _ = ptrace::detach(tid, 0);
                 }
                 ThreadEvent::Ended => {
-                    if let Some(process) = pid.and_then(|pid| self.processes.get_mut(&pid)) {
-                        process.remove_thread(tid);
-                        self.outbox.push_back((process.image, TracerEvent::ThreadEnded { tid }));
-                    }
+                    pid.into_iter().for_each(|pid| self.end_thread(pid, tid, monotonic_ns(), true));
                     continue;
                 }
             }

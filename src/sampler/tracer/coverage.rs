@@ -6,7 +6,6 @@
 //! without events is lost, and counted.
 
 use super::{Tracer, TracerReport};
-use crate::sampler::events::TracerEvent;
 use crate::sampler::perf::{ThreadNumbers, WatchedTid};
 
 /// Time in which each thread is looked at once, ns.
@@ -33,14 +32,13 @@ impl Tracer {
             return;
         }
         let (tick, period_ns, follow) = (self.tick, self.config.period_ns, self.links.follow);
-        let mut wanted = Vec::new();
+        let (mut wanted, mut ended) = (Vec::new(), Vec::new());
         for process in self.processes.values_mut().filter(|process| process.has_events()) {
             let (pid, has_children) = (process.pid, process.scope.has_children() && follow);
             for tid in process.threads_in_turn(period_ns, TURN_NS) {
                 let numbers = ThreadNumbers { pid, tid };
                 let Some(has_run) = process.update_thread(tid, tick) else {
-                    process.remove_thread(tid);
-                    self.outbox.push_back((process.image, TracerEvent::ThreadEnded { tid }));
+                    ended.push(numbers);
                     continue;
                 };
                 let Some(thread) = process.threads.get(&tid) else { continue };
@@ -51,6 +49,7 @@ impl Tracer {
                 }
             }
         }
+        ended.into_iter().for_each(|ThreadNumbers { pid, tid }| self.end_thread(pid, tid, now_ns, false));
         wanted.into_iter().for_each(|watched| self.hand_over(watched, now_ns));
         // Each is found again in its next turn.
         if self.idle.len() > MAX_IDLE {

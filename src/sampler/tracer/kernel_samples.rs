@@ -186,8 +186,7 @@ impl Tracer {
                     self.prepared.remove(&thread.tid);
                     if let Some(process) = self.processes.get_mut(&thread.pid).filter(|process| process.has_events()) {
                         process.read_cpu_time(u64::MAX);
-                        process.remove_thread(thread.tid);
-                        self.outbox.push_back((process.image, TracerEvent::ThreadEnded { tid: thread.tid }));
+                        self.end_thread(thread.pid, thread.tid, at_ns, true);
                     }
                 }
                 Record::Used { thread, cpu_ns } => {

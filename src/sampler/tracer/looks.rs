@@ -125,7 +125,6 @@ impl Tracer {
     fn look_at(&mut self, pid: u32, tid: u32, now_ns: u64, may_wait: bool) {
         let Some(process) = self.processes.get_mut(&pid) else { return };
         let updated = process.update_thread(tid, self.tick);
-        let image = process.image;
         let (is_interpreted, is_young) = (process.cpython.is_some(), process.is_left_alone());
         let Some(thread) = process.threads.get_mut(&tid) else { return };
         if is_interpreted {
@@ -174,12 +173,7 @@ impl Tracer {
                 self.give_up(process);
             }
             Err(error) if error.kind() == ErrorKind::PermissionDenied => self.note_refusal(pid, tid, now_ns),
-            Err(_) => {
-                self.sample_last_sleep(pid, tid, now_ns);
-                let Some(process) = self.processes.get_mut(&pid) else { return };
-                process.remove_thread(tid);
-                self.outbox.push_back((image, TracerEvent::ThreadEnded { tid }));
-            }
+            Err(_) => self.end_thread(pid, tid, now_ns, false),
         }
     }
 
@@ -319,20 +313,31 @@ impl Tracer {
         }
     }
 
+    /// Forgets a thread that ended before `until_ns`, or just then if that `is_exact`.
+    pub(super) fn end_thread(&mut self, pid: u32, tid: u32, until_ns: u64, is_exact: bool) {
+        self.sample_last_sleep(pid, tid, until_ns, is_exact);
+        let Some(process) = self.processes.get_mut(&pid) else { return };
+        process.remove_thread(tid);
+        self.outbox.push_back((process.image, TracerEvent::ThreadEnded { tid }));
+        if self.outbox.len() >= MAX_OUTBOX {
+            self.flush_within(LAST_SAMPLES);
+        }
+    }
+
     /// Samples a thread of a crowd where it slept until it ended. With its process, it has just
     /// ended; alone, on average in the middle of the time since it was looked at.
-    fn sample_last_sleep(&mut self, pid: u32, tid: u32, now_ns: u64) {
+    fn sample_last_sleep(&mut self, pid: u32, tid: u32, until_ns: u64, is_exact: bool) {
         let Some(process) = self.processes.get_mut(&pid).filter(|process| process.was_crowd()) else { return };
         if self.config.clock != Clock::Real || process.scope.is_asleep() {
             return;
         }
-        let is_over = ProcStat::of_thread(pid, pid).map_or(true, |stat| stat.is_ended_thread());
-        let (image, part) = (process.image, if is_over { 1 } else { 2 });
+        let is_over = || ProcStat::of_thread(pid, pid).map_or(true, |stat| stat.is_ended_thread());
+        let (image, part) = (process.image, if is_exact || is_over() { 1 } else { 2 });
         let Some(thread) = process.threads.get_mut(&tid) else { return };
-        let weight_ns = now_ns.saturating_sub(std::mem::replace(&mut thread.wall_ns, now_ns)) / part;
+        let weight_ns = until_ns.saturating_sub(std::mem::replace(&mut thread.wall_ns, until_ns)) / part;
         match thread.is_asleep && thread.is_sampled {
             true => {
-                self.send_sample(image, tid, weight_ns, now_ns, (SampledStack::Repeated, SampledState::Asleep(None)))
+                self.send_sample(image, tid, weight_ns, until_ns, (SampledStack::Repeated, SampledState::Asleep(None)))
             }
             false => process.lose(LossCause::NotReady, weight_ns),
         }
