@@ -1,4 +1,4 @@
-//! What no table has: exit statuses, variables, files and examples.
+//! The sections that are in no table: exit statuses, variables, files and examples.
 
 use clap_mangen::roff::{bold, italic, roman};
 
