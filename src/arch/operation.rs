@@ -34,7 +34,7 @@ pub(crate) enum Operation {
 /// A load or store of one or two whole general registers at `base + offset`, 8 bytes each; `None`
 /// stands for other registers. Then `to` becomes the old base plus `added`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[cfg_attr(not(feature = "viewer"), allow(dead_code, reason = "prologues are told by a part of it"))]
+#[cfg_attr(not(feature = "viewer"), allow(dead_code, reason = "prologues need only a part of it"))]
 pub(crate) struct Transfer {
     /// The registers, the one at the lower address first.
     pub(crate) registers: [Option<usize>; 2],

@@ -1,4 +1,4 @@
-//! A store: its kind, where it is, and what it is told of the program.
+//! A store: its kind, its address, and the attributes of the program that it gets.
 
 use std::path::PathBuf;
 
@@ -48,7 +48,7 @@ impl StoreKind {
     }
 }
 
-/// A store and what it is told of the program.
+/// A store and the attributes of the program that it gets.
 #[derive(Clone, Debug)]
 pub struct Store {
     /// The kind.

@@ -190,7 +190,7 @@ impl Image {
         self.connection.write(|w| w.write_thread_end(tid))
     }
 
-    /// Announces the name that the kernel has told.
+    /// Announces the name that the kernel reports.
     pub(super) fn rename_thread(&mut self, tid: u32, name: &[u8]) -> std::io::Result<()> {
         let name = &name[..name.len().min(MAX_COMM)];
         self.names.note(tid, &String::from_utf8_lossy(name), monotonic_ns());
