@@ -109,7 +109,7 @@ fn programs_under_another_user_are_sampled() {
     if !nix::unistd::geteuid().is_root() {
         return skip("programs under another user: only root can start them");
     }
-    let script = "i=0; while [ $i -lt 300000 ]; do i=$((i+1)); done; id -u";
+    let script = "i=0; while [ $i -lt 1000000 ]; do i=$((i+1)); done; id -u";
     let setpriv = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "sh", "-c", script];
     let su = ["su", "-s", "/bin/sh", "nobody", "-c", script];
     for command in [&setpriv[..], &su] {

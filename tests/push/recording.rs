@@ -9,8 +9,8 @@ use sigtop::pprof::profile::SavedProfile;
 use crate::receiver::{Received, accept_all, answer, serve, sigtop};
 use crate::skips::are_installed;
 
-/// Counts for some seconds in a shell.
-const BUSY: &str = "i=0; while [ $i -lt 1500000 ]; do i=$((i+1)); done; exit 7";
+/// A shell that computes for three seconds, however fast the machine is.
+const BUSY: &str = "timeout 3 sh -c 'while :; do :; done'; exit 7";
 
 /// Records the busy shell into a file and a store. Returns the file's profile, what is printed, and
 /// the time.
