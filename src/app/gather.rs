@@ -63,7 +63,7 @@ pub(super) fn read_file(path: &Path) -> Result<FinishedSession, Failure> {
     let name = path.display().to_string();
     let file = File::open(path).map_err(|error| Failure::internal(&format!("cannot read {name}"), error))?;
     let failure = |predicate: String| Failure::new(Failure::INTERNAL, format!("{name} {predicate}"));
-    let opened = open(Box::new(BufReader::new(file)), &name).map_err(failure)?;
+    let opened = open(Box::new(BufReader::new(file)), &name, 0).map_err(failure)?;
     let how = ReplayOptions { kernel: Some(KernelFrames::On), ..ReplayOptions::default() };
     play_to_end(opened.source, &name, &how).map_err(failure)
 }

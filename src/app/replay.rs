@@ -62,11 +62,12 @@ fn reopen(name: &str) -> Option<File> {
     File::open(name).ok()
 }
 
-/// Opens a recording, or a saved profile in any format as if it were a recording.
+/// Opens a recording, or a saved profile in any format as if it were a recording. Files that are
+/// shown together have different numbers.
 ///
 /// # Errors
 /// A predicate that continues the file's name: `cannot be read: …`.
-pub(super) fn open(from: Box<dyn Read + Send>, name: &str) -> Result<OpenedFile, String> {
+pub(super) fn open(from: Box<dyn Read + Send>, name: &str, number: u32) -> Result<OpenedFile, String> {
     let (kind, from) = FileKind::read(from).map_err(|error| format!("cannot be read: {error}"))?;
     let source = match kind {
         FileKind::Recording => PlaybackSource::open(Box::new(from)).map_err(|error| error.to_string())?,
@@ -76,7 +77,7 @@ pub(super) fn open(from: Box<dyn Read + Send>, name: &str) -> Result<OpenedFile,
             let profile = format::read_with_warnings(from, &mut warnings);
             let mut profile = profile.map_err(|error| format!("cannot be shown: {error}"))?;
             profile.demangle();
-            let mut source = PlaybackSource::import(&profile, name.rsplit('/').next().unwrap_or(name))?;
+            let mut source = PlaybackSource::import(&profile, name.rsplit('/').next().unwrap_or(name), number)?;
             source.add_remarks(warnings);
             source
         }

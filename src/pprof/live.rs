@@ -243,7 +243,8 @@ impl LiveExporter {
                 | Frame::MemoryLimit
                 | Frame::Wait(_)
                 | Frame::Thread(_)
-                | Frame::Process(_) => (None, 0),
+                | Frame::Process(_)
+                | Frame::Recording(_) => (None, 0),
             };
             if let Some(mapping) = mapping {
                 let limit = &mut self.saved.mappings[mapping as usize].limit;
@@ -318,6 +319,7 @@ impl LiveExporter {
                     label("thread", text(&thread.name)),
                     label("pid", number(process.pid)),
                     label("tid", number(thread.tid)),
+                    label("source", text(profile.recording_name(process).unwrap_or_default())),
                 ];
                 if let Some(wait) = wait.and_then(|wait| names.wait(profile, wait)) {
                     set.extend([

@@ -8,6 +8,7 @@ use std::hint::black_box;
 use super::by_clock::ByClock;
 use super::change_log::ChangeLog;
 use super::hash::IdMap;
+use super::ids::RecordingId;
 use super::interpreter_view::InterpreterView;
 use super::loss::Overflows;
 use super::memory::MemoryLimit;
@@ -60,6 +61,10 @@ pub struct Profile {
     /// Disconnected processes that may still have a history, with the time when they disconnected,
     /// oldest first.
     pub(super) disconnected: VecDeque<(ProcessId, u64)>,
+    /// The names of the recordings that are merged.
+    pub(super) recordings: Vec<String>,
+    /// The recordings of connections whose processes have not introduced themselves yet.
+    pub(super) recording_of: IdMap<SourceId, RecordingId>,
     pub(super) stack_quality: StackQuality,
     /// The totals at the time of the freeze, by process. While they exist, queries read them.
     pub(super) frozen: Option<Vec<ByClock<Totals>>>,

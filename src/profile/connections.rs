@@ -1,6 +1,7 @@
 //! Connections that introduce a process image, and that end.
 
 use super::Profile;
+use super::ids::RecordingId;
 use super::process::{Process, ProcessId};
 use super::totals::{BUCKET_NS, BUCKETS, Totals};
 use crate::wire::{Hello, SourceId};
@@ -15,10 +16,14 @@ impl Profile {
             return;
         }
         let id = ProcessId(self.processes.len() as u32);
-        let same = |process: &&mut Process| process.pid == pid && process.start_ticks == hello.start_ticks;
+        let recording = self.recording_of.remove(&source);
+        let same = |process: &&mut Process| {
+            process.recording == recording && process.pid == pid && process.start_ticks == hello.start_ticks
+        };
         let last = self.processes.iter_mut().rfind(same);
         let image = last.as_ref().map_or(0, |last| last.image + 1);
         let mut process = Process::new(source, pid, image, at_ns, hello);
+        process.recording = recording;
         // The agent takes over from a sampler, which is connected until then. The threads go on.
         if let Some(sampled) = last.filter(|last| last.connected && last.executable == process.executable) {
             (process.image, process.threads) = (sampled.image, std::mem::take(&mut sampled.threads));
@@ -28,6 +33,17 @@ impl Profile {
         }
         self.sources.insert(source, id);
         self.processes.push(process);
+    }
+
+    /// Says that the process which introduces itself next on a connection comes from the recording
+    /// of this name.
+    pub fn set_recording(&mut self, source: SourceId, name: &str) {
+        let known = self.recordings.iter().position(|known| known == name);
+        let index = known.unwrap_or_else(|| {
+            self.recordings.push(name.to_owned());
+            self.recordings.len() - 1
+        });
+        self.recording_of.insert(source, RecordingId(index as u32));
     }
 
     pub(super) fn disconnect(&mut self, source: SourceId, at_ns: u64) {

@@ -4,7 +4,7 @@
 use super::by_clock::ByClock;
 use super::hash::IdMap;
 pub use super::ids::ProcessId;
-use super::ids::{ThreadId, WaitId};
+use super::ids::{RecordingId, ThreadId, WaitId};
 use super::module::Mappings;
 use super::sample_cache::SampleCache;
 use super::sampling_interval::SamplingIntervals;
@@ -42,6 +42,8 @@ pub(super) struct LiveAllocation {
 pub struct Process {
     /// The agent's connection.
     pub source: SourceId,
+    /// The recording that it comes from, if several are merged.
+    pub recording: Option<RecordingId>,
     /// Process id in the viewer's pid namespace.
     pub pid: u32,
     /// Process id as the target sees it.
@@ -100,6 +102,7 @@ impl Process {
     pub(super) fn new(source: SourceId, pid: u32, image: u32, at_ns: u64, hello: &Hello<Box<[u8]>>) -> Process {
         Process {
             source,
+            recording: None,
             pid,
             own_pid: hello.pid,
             parent: hello.parent,

@@ -4,6 +4,7 @@
 use super::apply::{Profile, StackQuality};
 use super::by_clock::ByClock;
 use super::change_log::ChangeLog;
+use super::ids::RecordingId;
 use super::loss::{Losses, Overflows};
 use super::process::{Process, ProcessId};
 use super::sample_times::{SampleTimes, TimedSample};
@@ -217,14 +218,27 @@ impl Profile {
         self.name_changes
     }
 
-    /// Creates a frame for every thread and process that has none, so that it can be shown at the
-    /// root of its stacks.
+    /// The names of the recordings that are merged; none if this is a single one.
+    pub fn recordings(&self) -> &[String] {
+        &self.recordings
+    }
+
+    /// The name of the recording that a process comes from, if several are merged.
+    pub fn recording_name(&self, process: &Process) -> Option<&str> {
+        process.recording.map(|id| self.recordings[id.0 as usize].as_str())
+    }
+
+    /// Creates a frame for every thread, process and merged recording that has none, so that it can
+    /// be shown at the root of its stacks.
     pub fn add_owner_frames(&mut self) {
         for thread in self.owner_frames.0..self.threads.len() {
             self.stacks.frame_id(Frame::Thread(ThreadId(thread as u32)));
         }
         for process in self.owner_frames.1..self.processes.len() {
             self.stacks.frame_id(Frame::Process(ProcessId(process as u32)));
+        }
+        for recording in 0..self.recordings.len() {
+            self.stacks.frame_id(Frame::Recording(RecordingId(recording as u32)));
         }
         self.owner_frames = (self.threads.len(), self.processes.len());
     }

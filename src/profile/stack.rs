@@ -3,7 +3,7 @@
 //! shared. Frames hold addresses; `symbols` resolves their names.
 
 use super::hash::IdMap;
-use super::ids::{ProcessId, ThreadId, WaitId};
+use super::ids::{ProcessId, RecordingId, ThreadId, WaitId};
 use super::module::ModuleId;
 use super::script::ScriptFunctionId;
 
@@ -69,6 +69,8 @@ pub enum Frame {
     Thread(ThreadId),
     /// A process image, shown at the root of its stacks. No stack in the table has this frame.
     Process(ProcessId),
+    /// A merged recording, shown at the root of its stacks. No stack in the table has this frame.
+    Recording(RecordingId),
 }
 
 impl Frame {

@@ -99,7 +99,7 @@ impl TestSession {
                     let holder = known.holder.map(|holder| self.profile.thread(holder).tid);
                     format!("[{} {} {holder:?}]", known.reason.word(), known.object)
                 }
-                Frame::Thread(_) | Frame::Process(_) => unreachable!("no stack has it"),
+                Frame::Thread(_) | Frame::Process(_) | Frame::Recording(_) => unreachable!("no stack has it"),
             };
             let frames: Vec<String> = self.profile.stacks.leaf_first(stack).map(frame).collect();
             stacks.push((frames.join(" "), weight.ns));

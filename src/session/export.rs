@@ -149,6 +149,7 @@ fn filter_by_tags(profile: &mut SavedProfile, focus: &[TagFilter], ignore: &[Tag
             tid: number("tid").unwrap_or_default(),
             process: text("process").unwrap_or_default(),
             thread: text("thread").unwrap_or_default(),
+            source: text("source"),
             wait: text("wait"),
             holder: text("holder"),
         };

@@ -70,6 +70,7 @@ impl Facts {
             java: None,
             clock_unix_ns: 0,
             waiting: None,
+            merged: 0,
         }
     }
 }
@@ -177,6 +178,8 @@ pub struct Facts {
     pub clock_unix_ns: u64,
     /// Number of samples since the freeze, or `None` while not frozen.
     pub waiting: Option<u64>,
+    /// Number of recordings that are shown as one, or 0 for a single one.
+    pub merged: usize,
 }
 
 impl Facts {

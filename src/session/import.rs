@@ -127,11 +127,12 @@ struct Importer<'a> {
     who: Vec<LabelOwner>,
 }
 
-/// Converts a profile called `name`.
+/// Converts a profile called `name`. Its files are distinguished from those of other profiles by
+/// `number`.
 ///
 /// # Errors
 /// If the profile has no values that can be shown as time: a sentence without its subject.
-pub(super) fn import(saved: &SavedProfile, name: &str) -> Result<ImportedRecording, String> {
+pub(super) fn import(saved: &SavedProfile, name: &str, number: u32) -> Result<ImportedRecording, String> {
     let (time_values, remark) = time_values(saved)?;
     let program = saved.mappings.first().map_or("", |first| &first.file);
     let program = if program.is_empty() { name } else { program };
@@ -153,7 +154,7 @@ pub(super) fn import(saved: &SavedProfile, name: &str) -> Result<ImportedRecordi
         origin: Some(origin(saved)),
         kernel: String::new(),
     };
-    let (files, places) = locations(saved);
+    let (files, places) = locations(saved, number);
     let encoder = Encoder::new(&about);
     let mut importer = Importer { saved, encoder, files, places, processes, who };
     let remark = match (remark, saved.samples.times_ns().is_empty()) {
@@ -227,14 +228,14 @@ fn label_owners(saved: &SavedProfile, program: &str) -> (Vec<ImportedProcess>, V
 }
 
 /// Returns the files of a profile, and the file and address of each location.
-fn locations(saved: &SavedProfile) -> (Vec<RecordedFile>, Vec<(u32, u64)>) {
+fn locations(saved: &SavedProfile, number: u32) -> (Vec<RecordedFile>, Vec<(u32, u64)>) {
     let mut files: Vec<RecordedFile> = Vec::new();
     let mut known: HashMap<RecordedFile, u32> = HashMap::new();
     let mut file = |mapping: Option<&Mapping>| {
         let path = mapping.map_or(&[][..], |mapping| mapping.file.as_bytes());
         let path: Box<[u8]> = path[..path.len().min(MAX_PATH)].into();
         let build_id = mapping.and_then(|mapping| bytes(&mapping.build_id)).unwrap_or_default();
-        let file = RecordedFile { path, build_id, device: 0, inode: 0 };
+        let file = RecordedFile { path, build_id, device: number.into(), inode: 0 };
         let last = files.len();
         *known.entry(file.clone()).or_insert_with(|| {
             if last < MAX_FILES {

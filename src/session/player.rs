@@ -75,12 +75,13 @@ impl PlaybackSource {
         }
     }
 
-    /// Imports a saved profile called `name`.
+    /// Imports a saved profile called `name`. Profiles that are played together have different
+    /// numbers: an address in a file may have another function in each.
     ///
     /// # Errors
     /// If the profile has no values that can be shown as time: a sentence without its subject.
-    pub fn import(saved: &SavedProfile, name: &str) -> Result<PlaybackSource, String> {
-        let ImportedRecording { bytes, remark } = import(saved, name)?;
+    pub fn import(saved: &SavedProfile, name: &str, number: u32) -> Result<PlaybackSource, String> {
+        let ImportedRecording { bytes, remark } = import(saved, name, number)?;
         let opened = PlaybackSource::open(Box::new(Cursor::new(bytes))).map_err(|fault| fault.to_string())?;
         Ok(PlaybackSource { remark, ..opened })
     }
@@ -267,6 +268,7 @@ impl Player {
                 }
                 names.push(named);
             }
+            RecordingEntry::Merged { source, name } => model.profile.set_recording(number(source), &name),
             RecordingEntry::Info(_) | RecordingEntry::End => {}
         });
         self.whole_bytes = block.at_bytes + block.raw.len() as u64;

@@ -111,6 +111,10 @@ impl Names {
                     self.settle(id, process_label(profile, process));
                     continue;
                 }
+                Frame::Recording(recording) => {
+                    self.settle(id, label("source", &profile.recordings()[recording.0 as usize], 0));
+                    continue;
+                }
                 Frame::Wait(wait) => {
                     self.waits.add(profile, id, wait);
                     self.rename_wait(profile, id);

@@ -93,7 +93,7 @@ impl RowTable {
         line: FrameLine,
     ) -> RowId {
         let function = names.function(line.function);
-        if matches!(frame, Frame::Thread(_) | Frame::Process(_)) {
+        if matches!(frame, Frame::Thread(_) | Frame::Process(_) | Frame::Recording(_)) {
             return self.add(line.function, function, (&function.full, &function.short), "", true);
         }
         if let Some(owner) = owner {
@@ -278,7 +278,8 @@ fn address_name(frame: Frame, function: &Function, line: u32) -> (String, String
         | Frame::MemoryLimit
         | Frame::Wait(_)
         | Frame::Thread(_)
-        | Frame::Process(_) => {
+        | Frame::Process(_)
+        | Frame::Recording(_) => {
             return (function.full.clone(), function.short.clone());
         }
     };

@@ -343,7 +343,7 @@ pub static TABLE: &[Binding] = &[
         &[char('T')],
         "T",
         A::Roots,
-        "thread, process, both, or the wait at the root of all stacks (tagroot)",
+        "thread, process, both, the wait, or the file at the root of all stacks (tagroot)",
         NO_HINT,
     ),
     bind(P::Screen, &[char('t')], "t", A::Names, "function names short, full or bare", ("names", 2)),

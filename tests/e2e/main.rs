@@ -32,6 +32,7 @@ mod instruments;
 mod kernel;
 mod latency;
 mod mcp;
+mod merged;
 mod moving;
 mod names;
 mod output;

@@ -75,6 +75,11 @@ pub(crate) fn prose(manual: &mut Manual) {
             &["LD_PRELOAD=$(sigtop env --path) CPUPROFILE=out.prof ./server", "sigtop report --top out.prof"],
         ),
         ("Compare two recordings or saved profiles on the screen:", &["sigtop view --diff-base old.sigtop new.sigtop"]),
+        (
+            "Watch two hosts on one screen; :tagfocus=source=a keeps one of them, and T shows them at the root of all \
+             stacks:",
+            &["sigtop view <(ssh a sigtop record -o - -p web) <(ssh b sigtop record -o - -p web)"],
+        ),
         ("Write a table into a file every ten seconds:", &["sigtop --interval 10s --table top.txt -- ./server"]),
     ] {
         manual.text(words);

@@ -125,7 +125,7 @@ fn damaged_profiles_are_viewed_or_refused() {
         let mut viewed = 0;
         Rounds::new(seed, 5_000).read_damaged(&valid, |bytes| {
             if let Ok(saved) = format::read(bytes) {
-                match PlaybackSource::import(&saved, "a") {
+                match PlaybackSource::import(&saved, "a", 0) {
                     Ok(_) => viewed += 1,
                     Err(why) => assert!(!why.is_empty() && why.len() < 1_000, "{why}"),
                 }

@@ -156,7 +156,7 @@ fn warnings_ahead_of_a_profile_are_skipped_and_counted() {
 fn folded_values_may_have_fractions() {
     let saved = read("main;a 1.5\nmain;b 2\nmain;c 0.25\n");
     assert_eq!(folded(&saved), "main;a 1.5\nmain;b 2\nmain;c 0.25\n");
-    assert!(PlaybackSource::import(&saved, "a").is_ok());
+    assert!(PlaybackSource::import(&saved, "a", 0).is_ok());
     let whole = read("main;a 3.0\nmain;b 2\n");
     assert_eq!((folded(&whole).as_str(), &*whole.sample_types[0].unit), ("main;a 3\nmain;b 2\n", "count"));
 }

@@ -10,6 +10,7 @@ mod imports;
 mod json;
 mod live_top;
 mod making;
+mod merged;
 mod own_code;
 mod perf_data;
 mod perf_file;

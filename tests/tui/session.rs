@@ -84,6 +84,7 @@ impl Session {
             download: None,
             clock_unix_ns: 0,
             waiting: None,
+            merged: 0,
         };
         let mut model = Model::new(Clock::Prof, Question::default());
         let Scenario { profile, names, now_ns, script } = scenario;

@@ -67,7 +67,8 @@ pub struct DisplayArgs {
     pub ignore: Vec<Pattern>,
 
     /// Keep only samples of matching threads: tid=N, pid=N, thread=REGEX, process=REGEX, or of
-    /// those that wait: wait=REGEX (lock, read, poll …), holder=REGEX
+    /// those that wait: wait=REGEX (lock, read, poll …), holder=REGEX, or of one of several files:
+    /// source=NAME
     #[arg(long, value_name = "TAG", value_parser = parse_tag, help_heading = "Display")]
     pub tagfocus: Vec<TagFilter>,
 

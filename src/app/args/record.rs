@@ -161,10 +161,11 @@ impl RecordArgs {
 /// The arguments of `sigtop view`.
 #[derive(Args, Clone, Debug)]
 pub struct ViewArgs {
-    /// A recording, also one of perf (perf.data), or a profile in any supported format. `-` is stdin,
-    /// where a recording is shown while it arrives
-    #[arg(value_name = "FILE")]
-    pub file: PathBuf,
+    /// Recordings, also those of perf (perf.data), or profiles in any supported format. Several are
+    /// shown as one, with the tag `source`. `-` is stdin. From stdin or a pipe, a recording is shown
+    /// while it arrives
+    #[arg(value_name = "FILE", required = true)]
+    pub files: Vec<PathBuf>,
 
     /// Show the differences from this recording or profile
     #[arg(long, alias = "diff_base", value_name = "OLD", conflicts_with = "batch")]

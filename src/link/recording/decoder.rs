@@ -78,6 +78,7 @@ impl Decoder {
             kind::MESSAGE | kind::CLOSED | kind::ABORTED => RecordingEntry::Event(self.event(kind, r)?),
             kind::TIME => RecordingEntry::Time(self.time(r)?),
             kind::SYMBOLS => RecordingEntry::Symbols(symbols(r)?),
+            kind::MERGED => RecordingEntry::Merged { source: SourceId(r.varint_as("source")?), name: text(r)? },
             kind::CPU => RecordingEntry::Cpu(self.cpu(r)?),
             kind::UNSAMPLED => RecordingEntry::Unsampled(self.unsampled(r)?),
             kind::EXIT => {

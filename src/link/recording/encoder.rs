@@ -375,6 +375,14 @@ impl Encoder {
         varint::push(&mut self.plain, zigzag(i64::from(value) as u64));
     }
 
+    /// Writes which recording a connection comes from, before the connection introduces itself.
+    pub fn write_merged(&mut self, source: SourceId, name: &str) {
+        self.plain.push(kind::MERGED);
+        varint::push(&mut self.plain, source.0.into());
+        push_text(&mut self.plain, name);
+        self.close_if_full();
+    }
+
     /// Writes the current time.
     pub fn write_time(&mut self, at_ns: u64) {
         self.plain.push(kind::TIME);

@@ -59,6 +59,13 @@ pub enum RecordingEntry<'a> {
     },
     /// The current time, ns.
     Time(u64),
+    /// The connection comes from another recording, with which others are merged.
+    Merged {
+        /// The connection, which has not introduced itself yet.
+        source: SourceId,
+        /// The name of the recording.
+        name: String,
+    },
     /// The end of a complete recording.
     End,
 }

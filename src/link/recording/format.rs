@@ -43,6 +43,7 @@ pub(super) mod kind {
     pub(in super::super) const RESET_STACKS: u8 = 9;
     pub(in super::super) const END: u8 = 10;
     pub(in super::super) const UNSAMPLED: u8 = 11;
+    pub(in super::super) const MERGED: u8 = 12;
 }
 
 /// The bit of a kind byte that marks a sample. The other bits say which fields differ from the

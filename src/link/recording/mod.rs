@@ -29,6 +29,7 @@
 //! | 9 reset stacks | stack numbers start again from 0 |
 //! | 10 end | empty: the recording is complete |
 //! | 11 unsampled | CPU time that no agent has sampled or counted, and what was said of it |
+//! | 12 merged | source, name of the recording that the source comes from |
 //! | 128… sample | see [`SAMPLE`] |
 //!
 //! A stack is written once, as its difference from the previous stack of the same source, and is

@@ -23,6 +23,7 @@ enum Written {
     Unsampled(UnsampledReading),
     Exit(u64, TargetExit),
     Time(u64),
+    Merged(SourceId, String),
 }
 
 fn info() -> RecordingInfo {
@@ -53,6 +54,7 @@ fn encode(all: &[Written]) -> Vec<u8> {
             Written::Unsampled(reading) => encoder.write_unsampled(reading),
             Written::Exit(at_ns, exit) => encoder.write_exit(*at_ns, *exit),
             Written::Time(at_ns) => encoder.write_time(*at_ns),
+            Written::Merged(source, name) => encoder.write_merged(*source, name),
         }
     }
     let end = encoder.finish(&[]);
@@ -86,6 +88,7 @@ fn decode(bytes: &[u8]) -> (Vec<Written>, Vec<u32>, Result<bool, RecordingError>
                     RecordingEntry::Unsampled(reading) => Written::Unsampled(reading),
                     RecordingEntry::Exited { at_ns, exit } => Written::Exit(at_ns, exit),
                     RecordingEntry::Time(at_ns) => Written::Time(at_ns),
+                    RecordingEntry::Merged { source, name } => Written::Merged(source, name),
                 });
             });
             entries.map_err(|fault| RecordingError::Malformed { at_bytes, fault })?;
@@ -237,6 +240,7 @@ fn written() -> impl Strategy<Value = Written> {
         1 => unsampled,
         1 => (any::<u64>(), exit).prop_map(|(at_ns, exit)| Written::Exit(at_ns, exit)),
         1 => any::<u64>().prop_map(Written::Time),
+        1 => (0..5u32, "[a-z/#]{0,9}").prop_map(|(source, name)| Written::Merged(SourceId(source), name)),
     ]
 }
 

@@ -207,7 +207,9 @@ fn time_of(entry: &RecordingEntry<'_>) -> Option<u64> {
         RecordingEntry::Cpu(reading) => Some(reading.at_ns),
         RecordingEntry::Unsampled(reading) => Some(reading.at_ns),
         RecordingEntry::Exited { at_ns, .. } | RecordingEntry::Time(at_ns) => Some(*at_ns),
-        RecordingEntry::Info(_) | RecordingEntry::Symbols(_) | RecordingEntry::End => None,
+        RecordingEntry::Info(_) | RecordingEntry::Symbols(_) | RecordingEntry::Merged { .. } | RecordingEntry::End => {
+            None
+        }
     }
 }
 
@@ -263,7 +265,8 @@ impl SpanWriter {
             }
             RecordingEntry::Exited { at_ns, exit } => encoder.write_exit(at_ns, exit),
             RecordingEntry::Time(at_ns) => encoder.write_time(at_ns),
-            RecordingEntry::Info(_) | RecordingEntry::End => {}
+            // A running target is of no other recording.
+            RecordingEntry::Info(_) | RecordingEntry::Merged { .. } | RecordingEntry::End => {}
         }
     }
 }

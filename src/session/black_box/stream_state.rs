@@ -167,6 +167,7 @@ impl StreamState {
             | RecordingEntry::Info(_)
             | RecordingEntry::Exited { .. }
             | RecordingEntry::Time(_)
+            | RecordingEntry::Merged { .. }
             | RecordingEntry::End => {}
         }
     }

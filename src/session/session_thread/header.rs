@@ -49,7 +49,7 @@ impl SessionThread {
                 (live.target.pids(), self.started_ns, live.meter.history(), live.meter.now(), live.cpu_used)
             }
             SampleSource::Recording(player) => (
-                vec![player.about.pid],
+                Some(player.about.pid).filter(|_| profile.recordings().is_empty()).into_iter().collect(),
                 player.about.started_ns,
                 player.cpu_history(),
                 player.cpu_now(),
@@ -103,6 +103,7 @@ impl SessionThread {
             java: self.generated.java,
             clock_unix_ns: self.unix_ns(now_ns).saturating_sub(now_ns),
             waiting: self.model.samples_since_freeze(),
+            merged: profile.recordings().len(),
         }
     }
 

@@ -124,11 +124,13 @@ pub fn describe_tag_filters(filters: &Filters, profile: &Profile) -> Vec<String>
 /// The tags of a thread's samples.
 pub fn thread_tags<'a>(profile: &'a Profile, thread: &'a Thread) -> ThreadTags<'a> {
     let (process, tid) = (profile.process(thread.process), thread.tid);
-    ThreadTags { pid: process.pid, tid, process: process.name(), thread: &thread.name, wait: None, holder: None }
+    let source = profile.recording_name(process);
+    let (name, thread) = (process.name(), &thread.name);
+    ThreadTags { pid: process.pid, tid, process: name, thread, source, wait: None, holder: None }
 }
 
 /// The tags of what a thread waits for.
 fn wait_tags<'a>(wait: &ExplainedWait<'a>) -> ThreadTags<'a> {
     let holder = Some(wait.holder).filter(|holder| !holder.is_empty());
-    ThreadTags { pid: 0, tid: 0, process: "", thread: "", wait: Some(wait.reason.word()), holder }
+    ThreadTags { pid: 0, tid: 0, process: "", thread: "", source: None, wait: Some(wait.reason.word()), holder }
 }

@@ -187,6 +187,8 @@ pub enum Owner {
     Process,
     /// The wait of that thread, if it waits. It is no longer the leaf.
     Wait,
+    /// The recording that the process comes from, if several are merged.
+    Recording,
 }
 
 /// Frames added at the root of every stack, as pprof's `-tagroot` does. Filters treat them as they
@@ -204,11 +206,13 @@ pub enum TagRoot {
     Both,
     /// The wait of the thread.
     Waits,
+    /// The recording that the process comes from, and the process as its child.
+    Sources,
 }
 
 impl Keyword for TagRoot {
     const ALL: &'static [TagRoot] =
-        &[TagRoot::Plain, TagRoot::Threads, TagRoot::Processes, TagRoot::Both, TagRoot::Waits];
+        &[TagRoot::Plain, TagRoot::Threads, TagRoot::Processes, TagRoot::Both, TagRoot::Waits, TagRoot::Sources];
 
     fn word(self) -> Word {
         match self {
@@ -219,6 +223,8 @@ impl Keyword for TagRoot {
                 Word::new("process,thread", "the process, then the thread").with_label("processes, threads at the root")
             }
             TagRoot::Waits => Word::new("wait", "what the thread waits for").with_label("waits at the root"),
+            TagRoot::Sources => Word::new("source", "the file or host, if several are shown, then the process")
+                .with_label("sources, processes at the root"),
         }
     }
 }
@@ -232,6 +238,7 @@ impl TagRoot {
             TagRoot::Processes => &[Owner::Process],
             TagRoot::Both => &[Owner::Process, Owner::Thread],
             TagRoot::Waits => &[Owner::Wait],
+            TagRoot::Sources => &[Owner::Recording, Owner::Process],
         }
     }
 }

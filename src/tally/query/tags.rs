@@ -1,10 +1,12 @@
 //! Filters by thread, with the syntax of pprof's tagfocus and tagignore. A sample has four tags:
 //! the numbers `pid` and `tid`, the names `process` and `thread`. That of a sleeping thread also has
 //! the reason for which it waits, `wait`, and the name of the thread that holds its lock, `holder`.
+//! Where several files are shown as one, `source` is the name of the file or its host.
 //!
 //! * `tid=41280`, `pid=100:200`, `tid=41280:`: a number or a range; commas separate alternatives.
 //! * `thread=worker`, `process=^server$,cron`: a regular expression on the name; one must match.
 //! * `wait=lock,disk`, `holder=compactor`: likewise; no running thread matches.
+//! * `source=web1`: likewise.
 //! * `41280` matches either number. `worker` is matched with `thread:NAME` and `process:NAME`; of
 //!   several expressions all must match.
 
@@ -25,6 +27,8 @@ pub struct ThreadTags<'a> {
     pub process: &'a str,
     /// The thread's latest name.
     pub thread: &'a str,
+    /// The name of the file or host that the sample comes from, if several are shown.
+    pub source: Option<&'a str>,
     /// The reason for which the thread waits.
     pub wait: Option<&'a str>,
     /// The name of the thread that holds the lock for which it waits.
@@ -46,6 +50,7 @@ enum Condition {
     Tid(Vec<RangeInclusive<u32>>),
     Process(Vec<Pattern>),
     Thread(Vec<Pattern>),
+    Source(Vec<Pattern>),
     Wait(Vec<Pattern>),
     Holder(Vec<Pattern>),
     /// Each pattern matches `process:NAME` or `thread:NAME`.
@@ -67,7 +72,7 @@ impl fmt::Display for TagFilterError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             TagFilterError::Key(key) => {
-                write!(f, "there is no tag `{key}`: use pid, tid, process, thread, wait or holder")
+                write!(f, "there is no tag `{key}`: use pid, tid, process, thread, source, wait or holder")
             }
             TagFilterError::Number(key, text) => {
                 write!(f, "`{text}` is not a number: write {key}=41280, {key}=41280:41290 or {key}=41280:")
@@ -98,6 +103,7 @@ impl TagFilter {
             Some(("tid", _)) => Condition::Tid(numbers("tid", 4)?),
             Some(("process", _)) => Condition::Process(patterns(text, 8)?),
             Some(("thread", _)) => Condition::Thread(patterns(text, 7)?),
+            Some(("source", _)) => Condition::Source(patterns(text, 7)?),
             Some(("wait", _)) => Condition::Wait(patterns(text, 5)?),
             Some(("holder", _)) => Condition::Holder(patterns(text, 7)?),
             Some((key, _)) => return Err(TagFilterError::Key(key.to_owned())),
@@ -152,6 +158,7 @@ impl TagFilter {
             Condition::Tid(ranges) => one_of(ranges, tags.tid),
             Condition::Process(patterns) => any(patterns, tags.process),
             Condition::Thread(patterns) => any(patterns, tags.thread),
+            Condition::Source(patterns) => tags.source.is_some_and(|source| any(patterns, source)),
             Condition::Wait(patterns) => tags.wait.is_some_and(|wait| any(patterns, wait)),
             Condition::Holder(patterns) => tags.holder.is_some_and(|holder| any(patterns, holder)),
             Condition::Names(patterns) => {
@@ -198,8 +205,15 @@ fn range(text: &str) -> Option<RangeInclusive<u32>> {
 mod tests {
     use super::*;
 
-    const WORKER: ThreadTags =
-        ThreadTags { pid: 41273, tid: 41280, process: "server", thread: "worker-0", wait: Some("lock"), holder: None };
+    const WORKER: ThreadTags = ThreadTags {
+        pid: 41273,
+        tid: 41280,
+        process: "server",
+        thread: "worker-0",
+        source: Some("web1"),
+        wait: Some("lock"),
+        holder: None,
+    };
 
     #[test]
     fn filters_match_as_those_of_pprof_do() {
@@ -224,6 +238,8 @@ mod tests {
             ("^thread:worker-0$", true),
             ("worker,server", true),
             ("worker,main", false),
+            ("source=^web1$", true),
+            ("source=web2", false),
             ("wait=^lock$,disk", true),
             ("wait=read", false),
             ("holder=", false),
@@ -239,7 +255,7 @@ mod tests {
     #[test]
     fn errors_name_the_cause_and_the_syntax() {
         for (text, words) in [
-            ("tip=5", "use pid, tid, process, thread, wait or holder"),
+            ("tip=5", "use pid, tid, process, thread, source, wait or holder"),
             ("tid=worker", "write tid=41280"),
             ("tid=", "is not a number"),
             ("pid=99999999999", "is not a number"),

@@ -194,6 +194,7 @@ impl OwnerStacks {
         let frame = |owner: Owner| match owner {
             Owner::Thread => profile.stacks.find(Frame::Thread(thread)),
             Owner::Process => profile.stacks.find(Frame::Process(process)),
+            Owner::Recording => profile.stacks.find(Frame::Recording(profile.process(process).recording?)),
             Owner::Wait => None,
         };
         let mut root = StackId::EMPTY;

@@ -139,7 +139,16 @@ impl App {
     }
 
     pub(super) fn step_roots(&mut self) {
-        self.set_roots(self.question.roots.next());
+        self.set_roots(self.next_roots());
+    }
+
+    /// The roots after the present ones. A single file has no sources.
+    fn next_roots(&self) -> TagRoot {
+        let is_merged = self.session.answer.as_ref().is_some_and(|answer| answer.facts.merged > 0);
+        match self.question.roots.next() {
+            TagRoot::Sources if !is_merged => TagRoot::Sources.next(),
+            next => next,
+        }
     }
 
     /// Whether waits are rows: as the leaves of stacks or as their roots.
@@ -159,7 +168,7 @@ impl App {
         }
         let clock =
             if roots == TagRoot::Waits && self.session.clock.value() != Clock::Real { "; r samples waits" } else { "" };
-        self.screen.note(format!("stack roots: {}{clock} (T: {})", roots.word().help, roots.next().word().help));
+        self.screen.note(format!("stack roots: {}{clock} (T: {})", roots.word().help, self.next_roots().word().help));
     }
 
     pub(super) fn step_group(&mut self) {

@@ -218,7 +218,7 @@ mod tests {
             ("clock=", 6, "usage: clock=wall"),
             ("clock", 5, "usage: clock=wall"),
             ("tagroot", 7, "usage: tagroot=thread"),
-            ("tagroot=tid", 8, "use none, thread, process, process,thread or wait"),
+            ("tagroot=tid", 8, "use none, thread, process, process,thread, wait or source"),
             ("hz=fast", 3, "expected a number of samples"),
             ("hz=1000000", 3, "20 000 Hz"),
             ("window=2m", 7, "at most 60s"),

@@ -49,6 +49,8 @@ impl TrunkFolds {
         // The weight of the first box of the chain that a box belongs to.
         let mut first_ns: Vec<u64> = boxes.iter().map(|shown| shown.weight_ns).collect();
         for parent in 0..boxes.len() {
+            // What tells files or hosts apart keeps a row of its own.
+            let is_source = boxes[parent].full.starts_with("source:") && boxes[parent].module.is_empty();
             for child in flame.children_of(parent) {
                 let mut hasher = DefaultHasher::new();
                 (self.paths[parent], boxes[child].full.as_str()).hash(&mut hasher);
@@ -56,7 +58,7 @@ impl TrunkFolds {
                 self.paths[child] = path;
                 let percent = if before.contains(&path) { UNFOLD_PERCENT } else { FOLD_PERCENT };
                 let is_wide = u128::from(boxes[child].weight_ns) * 100 >= u128::from(first_ns[parent]).max(1) * percent;
-                if parent > 0 && is_wide {
+                if parent > 0 && is_wide && !is_source {
                     self.folded[child] = true;
                     self.folded_paths.insert(path);
                     first_ns[child] = first_ns[parent];
