@@ -7,13 +7,9 @@ use super::args::{ExplainArgs, WatchArgs, parse_selector};
 use super::failure::{Failure, print_message};
 use super::gather::{read_file, sample_process};
 use super::settings::apply_config;
-use crate::explain::{Evidence, Sentence, explain, question};
+use crate::explain::{Evidence, Sentence, explain, question, recent_ns};
 use crate::session::FinishedSession;
 use crate::wire::Clock;
-
-/// Minimum and maximum length of the window that is compared with the one before it, ns: half of
-/// the history at most.
-const RECENT_NS: (u64, u64) = (1_000_000_000, 30_000_000_000);
 
 /// Runs `sigtop explain`.
 pub(super) fn run(args: &ExplainArgs) -> Result<u8, Failure> {
@@ -50,7 +46,7 @@ pub(super) fn explain_session(finished: &mut FinishedSession) -> (Vec<Sentence>,
     let table = finished.answer(question(None, None)).window;
     let hot = table.rows.iter().max_by_key(|row| row.flat_ns).map(|row| row.full.to_string());
     let answer = finished.answer(question(None, hot.as_deref()));
-    let window_ns = (answer.facts.up.as_nanos() as u64 / 2).clamp(RECENT_NS.0, RECENT_NS.1);
+    let window_ns = recent_ns(answer.facts.up.as_nanos() as u64);
     let recent = finished.answer(question(Some(window_ns), None));
     explain(&Evidence { answer: &answer, recent: Some(&recent) })
 }

@@ -17,6 +17,15 @@ pub const MAX_SENTENCES: usize = 10;
 /// Boxes of the flame graph that are narrower than this share are not asked for.
 const LEAST_SHARE: f64 = 0.02;
 
+/// Minimum and maximum length of the last part that is compared with the whole, ns: half of the
+/// history at most.
+const RECENT_NS: (u64, u64) = (1_000_000_000, 30_000_000_000);
+
+/// The length of the last part of `all_ns` that tells what changes, ns.
+pub fn recent_ns(all_ns: u64) -> u64 {
+    (all_ns / 2).clamp(RECENT_NS.0, RECENT_NS.1)
+}
+
 /// The question to ask for. `hot` is the full name of the row with the greatest flat, if it is
 /// known: its lines are asked for, too.
 pub fn question(window_ns: Option<u64>, hot: Option<&str>) -> Question {

@@ -120,6 +120,8 @@ pub struct Answer {
 pub enum Command {
     /// Answer this question from now on: immediately, and whenever there is something new.
     Ask(Box<Question>),
+    /// Answer these questions once: see [`Notice::Answers`].
+    AskOnce(Vec<Question>),
     /// Answer from the data of the last answer for a second: the cursor moves.
     Hold,
     /// Sample with this clock.
@@ -172,6 +174,8 @@ pub enum Command {
 pub enum Notice {
     /// A new answer.
     Answer(Arc<Answer>),
+    /// The answers to the questions of [`Command::AskOnce`], in their order.
+    Answers(Vec<Answer>),
     /// A warning of one sentence, such as a refusal.
     Banner(String),
     /// The explanations for all files of the name.

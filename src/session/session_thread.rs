@@ -23,7 +23,7 @@ use super::live::LiveTarget;
 use super::model::Model;
 use super::overhead_limiter::OverheadLimiter;
 use super::player::Player;
-use super::protocol::{Command, Notice};
+use super::protocol::{Answer, Command, Notice, Question};
 use super::recorder::Recorder;
 use super::sampling_cost::SamplingCost;
 use super::save::SaveRequest;
@@ -418,9 +418,7 @@ impl SessionThread {
     }
 
     fn answer(&mut self, of: AnswerScope, now_ns: u64) {
-        if let (SampleSource::Live(live), Some(_)) = (&mut self.feed, &self.model.question().threads) {
-            live.look_at_threads(&mut self.model.profile, now_ns);
-        }
+        self.look_at_threads(now_ns);
         let shown_ns = self.now_ns();
         let reading = self.cpu_reading();
         self.cost.read(reading, shown_ns);
@@ -434,6 +432,24 @@ impl SessionThread {
         };
         self.scheduler.answered(of, now_ns, monotonic_ns());
         self.notify(Notice::Answer(answer.into()));
+    }
+
+    /// Answers a question without changing what is answered from now on.
+    fn answer_once(&mut self, question: Question) -> Answer {
+        let asked = self.model.question().clone();
+        self.model.set_question(question);
+        self.look_at_threads(monotonic_ns());
+        let shown_ns = self.now_ns();
+        let answer = self.model.answer(shown_ns, self.facts(shown_ns));
+        self.model.set_question(asked);
+        answer
+    }
+
+    /// Reads the states of the threads if the question is about them.
+    fn look_at_threads(&mut self, now_ns: u64) {
+        if let (SampleSource::Live(live), Some(_)) = (&mut self.feed, &self.model.question().threads) {
+            live.look_at_threads(&mut self.model.profile, now_ns);
+        }
     }
 
     /// The time `now_ns` in UTC, ns since 1970.

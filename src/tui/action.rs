@@ -30,6 +30,8 @@ pub enum Action {
     Banner(String),
     /// Explanations of the files that the last [`Command::Why`] names.
     Found(Vec<Explanation>),
+    /// The answers to the questions of the last [`Command::AskOnce`].
+    Answers(Vec<Answer>),
     /// A new process with the name of the ended target has this pid.
     Successor(u32),
     /// Leave the screen to watch the new process.
@@ -49,6 +51,8 @@ pub enum Action {
     Losses,
     /// Explain the name of the selected function.
     Why,
+    /// Say in sentences where the time goes.
+    Explain,
     /// Show the stacks of a thread that waits for a lock and of the thread that holds it.
     Holder,
     /// Show the deepest stack of the selected thread.
@@ -202,6 +206,7 @@ impl Action {
                 | Action::Output(_)
                 | Action::Banner(_)
                 | Action::Found(_)
+                | Action::Answers(_)
                 | Action::Ended(_)
                 | Action::Successor(_)
                 | Action::Saved(_)

@@ -20,6 +20,7 @@ use super::layout::{self, Pane, View};
 use super::pane::context::PaneContext;
 use super::pane::flame::state::Colour;
 use super::pane::help::pages::HelpPage;
+use super::pane::help::summary::TimeSummary;
 use super::pane::mode::Mode;
 use super::pane::panes::Panes;
 use super::pane::prompt::state::Prompt;
@@ -158,6 +159,9 @@ impl App {
                     why.found = Some(found);
                 }
             }
+            Action::Answers(answers) => {
+                self.panes.summary = answers.first().map(|answer| TimeSummary::new(answer, answers.get(1)));
+            }
             Action::Ended(ending) => return self.target_ended(ending),
             Action::Successor(pid) => self.session.successor = Some(pid),
             Action::Attach => return self.attach_to_successor(),
@@ -168,6 +172,7 @@ impl App {
             Action::Help => self.screen.toggle_page(HelpPage::Help),
             Action::Losses => self.screen.toggle_page(HelpPage::Losses),
             Action::Why => return self.toggle_explanation(),
+            Action::Explain => return self.explain_time(),
             Action::Holder => self.toggle_holder(),
             Action::DeepestStack => self.toggle_deepest_stack(),
             Action::Quit => return self.quit(),

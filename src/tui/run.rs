@@ -200,6 +200,7 @@ pub fn run_loop(
             }
             LoopEvent::Notice(Notice::Banner(words)) => Ok(app.update(Action::Banner(words))),
             LoopEvent::Notice(Notice::Why(found)) => Ok(app.update(Action::Found(found))),
+            LoopEvent::Notice(Notice::Answers(answers)) => Ok(app.update(Action::Answers(answers))),
             LoopEvent::Notice(Notice::Ended(ending)) => Ok(app.update(Action::Ended(ending))),
             LoopEvent::Notice(Notice::Played | Notice::Concluded | Notice::Increment(_)) => Ok(Vec::new()),
             LoopEvent::Notice(Notice::Saved(saved)) => Ok(app.update(Action::Saved(saved))),

@@ -1,12 +1,13 @@
 //! `sigtop explain` on programs with a planted fault: the sentence that names it is among the ten.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use crate::harness::children::with_default_signals;
 use crate::harness::run::{SIGTOP, run};
 use crate::harness::targets;
+use crate::harness::terminal::Terminal;
 use crate::recording::Directory;
 
 /// Records a program and explains the recording.
@@ -96,4 +97,25 @@ fn a_running_process_is_explained() {
     assert_sentence(&ran.out(), &["Deadlock: threads ", "first", "second"]);
     let ran = run(Command::new(SIGTOP).args(["explain", "/nowhere/x"]));
     assert!(ran.code() != 0 && ran.err().contains("/nowhere/x"), "{}", ran.err());
+}
+
+#[test]
+fn the_screen_explains_what_it_shows() {
+    let recording = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/recordings/python.sigtop");
+    let mut terminal = Terminal::start(140, 45, Command::new(SIGTOP).args(["view", "--no-config"]).arg(&recording));
+    terminal.see("PyEval");
+    terminal.keys(":focus=encoder\r");
+    terminal.wait("the filter holds", |screen| screen.contents().contains("focus"));
+    terminal.keys(":explain\r");
+    terminal.see("Where the time goes");
+    terminal.see("more than any other function");
+    let page = terminal.text();
+    let sentence = page.lines().find(|line| line.contains(" itself has ")).expect("a sentence");
+    let hottest = sentence.split_once(". ").and_then(|(_, rest)| rest.split_once(" (")).expect("a name").0.to_owned();
+    terminal.keys("\x1b");
+    terminal.wait("the panes are back", |screen| !screen.contents().contains("Where the time goes"));
+    let first = terminal.text().lines().find(|line| line.starts_with('▸')).expect("a selected row").to_owned();
+    assert!(first.contains(&hottest), "{hottest} is not in {first}\n{page}");
+    terminal.keys("q");
+    terminal.finish();
 }

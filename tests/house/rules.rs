@@ -49,7 +49,19 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("explain", &["symbols", "tally", "session", "wire"]),
     (
         "tui",
-        &["keyword", "attach", "link", "wire", "profile", "symbols", "symbols::worker", "tally", "session", "pprof"],
+        &[
+            "keyword",
+            "attach",
+            "link",
+            "wire",
+            "profile",
+            "symbols",
+            "symbols::worker",
+            "tally",
+            "session",
+            "pprof",
+            "explain",
+        ],
     ),
     // The demo's target runs as a program that is watched and knows nothing of the rest.
     ("app::demo_target", &[]),

@@ -53,7 +53,15 @@ fn key(manual: &mut Manual, binding: &Binding) {
 
 pub(crate) fn words(manual: &mut Manual) {
     manual.section("WHAT COLUMNS AND WORDS MEAN");
-    let facts = PageFacts { table: TABLE, facts: None, explanation: None, thread: None, chain: Vec::new(), now_ns: 0 };
+    let facts = PageFacts {
+        table: TABLE,
+        facts: None,
+        explanation: None,
+        summary: None,
+        thread: None,
+        chain: Vec::new(),
+        now_ns: 0,
+    };
     // The text is wide enough that nothing is wrapped; the second column contains the descriptions.
     let columns = pages::columns(HelpPage::Help, &facts, 60_000);
     let words = columns.last().expect("keys and words");

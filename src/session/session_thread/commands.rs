@@ -2,7 +2,7 @@
 
 use super::{SampleSource, SessionThread, monotonic_ns};
 use crate::session::conclusion::Conclusion;
-use crate::session::protocol::Command;
+use crate::session::protocol::{Command, Notice};
 use crate::wire::{Clock, Engine};
 
 impl SessionThread {
@@ -14,6 +14,11 @@ impl SessionThread {
                     self.model.set_question(*question);
                     self.scheduler.request_previous();
                 }
+            }
+            Command::AskOnce(questions) => {
+                let answers = questions.into_iter().map(|question| self.answer_once(question)).collect();
+                self.notify(Notice::Answers(answers));
+                self.scheduler.request_latest();
             }
             Command::Hold => self.scheduler.hold(monotonic_ns()),
             Command::Clock(Clock::Virtual) if self.is_external() => {

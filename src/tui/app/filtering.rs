@@ -1,7 +1,8 @@
 //! Filters, prompts and searches.
 
 use super::{App, Mode};
-use crate::session::Command;
+use crate::explain;
+use crate::session::{Command, HistoryWindow, Question};
 use crate::tally::query::tags::TagFilter;
 use crate::tally::query::{Grouping, Pattern, without_owner};
 use crate::tui::action::{Effect, Subject};
@@ -171,6 +172,36 @@ impl App {
         self.panes.explanation = Some(NameQuestion { full, module: module.clone(), found: None });
         self.screen.mode = Mode::Help(HelpPage::Explain, 0);
         if module.is_empty() { Vec::new() } else { vec![Effect::Send(Command::Why { module })] }
+    }
+
+    /// Opens the page that says where the time of what is shown goes.
+    pub(super) fn explain_time(&mut self) -> Vec<Effect> {
+        let Some(answer) = self.session.answer.as_ref().filter(|_| !self.session.is_diff) else {
+            self.screen.note(if self.session.is_diff {
+                "differences have no explanation: d"
+            } else {
+                "no samples yet"
+            });
+            return Vec::new();
+        };
+        let of_functions = self.question.group == Grouping::Function;
+        let hottest = answer.window.rows.iter().filter(|_| of_functions).max_by_key(|row| row.flat_ns);
+        let hottest = hottest.map(|row| row.full.to_string());
+        let all_ns = self.question.window_ns.unwrap_or(answer.facts.up.as_nanos() as u64);
+        let recent = self.question.past.map(|past| HistoryWindow { buckets: (past.buckets / 2).max(1), ..past });
+        let shown = |window_ns, past, hot| Question {
+            filters: self.question.filters.clone(),
+            hides_kernel: self.question.hides_kernel,
+            past,
+            ..explain::question(window_ns, hot)
+        };
+        let questions = vec![
+            shown(self.question.window_ns, self.question.past, hottest.as_deref()),
+            shown(Some(explain::recent_ns(all_ns)), recent, None),
+        ];
+        self.panes.summary = None;
+        self.screen.mode = Mode::Help(HelpPage::Summary, 0);
+        vec![Effect::Send(Command::AskOnce(questions))]
     }
 
     pub(super) fn copy(&mut self) -> Vec<Effect> {

@@ -126,6 +126,7 @@ impl App {
                 table: self.options.keys.bindings(),
                 facts: self.session.answer.as_ref().map(|answer| &answer.facts),
                 explanation: self.panes.explanation.as_ref(),
+                summary: self.panes.summary.as_ref(),
                 thread: self.panes.threads.deepest(),
                 chain: self.panes.threads.chain(),
                 now_ns: 0,

@@ -60,7 +60,7 @@ use ColonCommand as C;
 use Syntax as S;
 
 /// All commands.
-pub static COMMANDS: [CommandSpec; 36] = [
+pub static COMMANDS: [CommandSpec; 37] = [
     spec(
         "top",
         "top10 -cum REGEX -REGEX",
@@ -83,7 +83,7 @@ pub static COMMANDS: [CommandSpec; 36] = [
     spec(
         "tagfocus",
         "tagfocus=tid=5",
-        "keep samples by tid=, pid=, thread=REGEX, process=, wait=, holder=",
+        "keep samples by tid=, pid=, thread=REGEX, process=, source=, wait=, holder=",
         S::TagFilter(TagFilterKind::Focus),
     ),
     spec(
@@ -170,6 +170,7 @@ pub static COMMANDS: [CommandSpec; 36] = [
     spec("base", "base", "diff against the current view, on or off", S::Bare(|| C::Act(Action::Baseline))),
     spec("diff", "diff", "same as base", S::Bare(|| C::Act(Action::Baseline))),
     spec("losses", "losses", "lost samples and the agent's overhead", S::Bare(|| C::Act(Action::Losses))),
+    spec("explain", "explain", "say in sentences where the time goes", S::Bare(|| C::Act(Action::Explain))),
     spec("help", "help", "keys and commands", S::Bare(|| C::Act(Action::Help))),
     spec("quit", "quit", "quit", S::Bare(|| C::Act(Action::Quit))),
 ];

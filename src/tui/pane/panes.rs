@@ -4,6 +4,7 @@ use super::callers::state::CallersState;
 use super::flame::rows::FlameRows;
 use super::flame::state::FlameState;
 use super::help::explain::NameQuestion;
+use super::help::summary::TimeSummary;
 use super::mode::SavedCursors;
 use super::source::state::SourceState;
 use super::threads::state::ThreadsState;
@@ -29,6 +30,8 @@ pub struct Panes {
     pub timeline: TimelineState,
     /// The name that the explanation page is about.
     pub explanation: Option<NameQuestion>,
+    /// The sentences about the time, once the session has answered.
+    pub summary: Option<TimeSummary>,
     /// The target's terminal.
     pub emulator: Emulator,
 }
@@ -45,6 +48,7 @@ impl Panes {
             threads: ThreadsState::default(),
             timeline: TimelineState::default(),
             explanation: None,
+            summary: None,
             emulator: Emulator::new(target_size),
         }
     }

@@ -28,6 +28,7 @@ pub fn draw(canvas: &mut Canvas<'_>, area: Rect, context: &PaneContext<'_>, page
         table: context.options.keys.bindings(),
         facts: context.answer.map(|answer| &answer.facts),
         explanation: context.panes.explanation.as_ref(),
+        summary: context.panes.summary.as_ref(),
         thread: context.panes.threads.deepest(),
         chain: context.panes.threads.chain(),
         now_ns: context.answer.map_or(0, |answer| answer.now_ns),
@@ -40,6 +41,7 @@ pub fn draw(canvas: &mut Canvas<'_>, area: Rect, context: &PaneContext<'_>, page
         HelpPage::Help => "Keys and terms",
         HelpPage::Losses => "Losses and overhead",
         HelpPage::Explain => "Name resolution",
+        HelpPage::Summary => "Where the time goes",
         HelpPage::Stack => "Deepest stack",
         HelpPage::Holder => "Who holds the lock",
     };

@@ -1,4 +1,5 @@
-//! Pages of text over the panes: keys and terms, losses, an explanation of a name, and stacks.
+//! Pages of text over the panes: keys and terms, losses, explanations of a name and of the time,
+//! and stacks.
 
 pub mod deepest;
 pub mod draw;
@@ -6,3 +7,4 @@ pub mod explain;
 pub mod holder;
 pub mod lines;
 pub mod pages;
+pub mod summary;

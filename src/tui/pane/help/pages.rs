@@ -16,6 +16,7 @@ use crate::tui::pane::help::deepest;
 use crate::tui::pane::help::explain::{self, NameQuestion};
 use crate::tui::pane::help::holder;
 use crate::tui::pane::help::lines::{HelpLine, KEY_COLUMNS, entry};
+use crate::tui::pane::help::summary::{self, TimeSummary};
 use crate::tui::text;
 use crate::wire::LossCause;
 use crate::wire::interpreter::FrameAccess;
@@ -29,6 +30,8 @@ pub enum HelpPage {
     Losses,
     /// Explanation of a function's name.
     Explain,
+    /// Sentences that say where the time goes.
+    Summary,
     /// Deepest stack of a thread.
     Stack,
     /// Stacks of a thread that waits for a lock and of its holder.
@@ -43,6 +46,8 @@ pub struct PageFacts<'a> {
     pub facts: Option<&'a Facts>,
     /// The name that is explained.
     pub explanation: Option<&'a NameQuestion>,
+    /// The sentences about the time, once they are there.
+    pub summary: Option<&'a TimeSummary>,
     /// The thread whose deepest stack is shown.
     pub thread: Option<&'a ThreadRow>,
     /// The threads whose stacks are compared.
@@ -60,6 +65,7 @@ pub fn columns(page: HelpPage, shown: &PageFacts<'_>, width: u16) -> Vec<Vec<Hel
     match page {
         HelpPage::Losses => vec![losses(shown.facts, width)],
         HelpPage::Explain => vec![explain::lines(shown.explanation, width)],
+        HelpPage::Summary => vec![summary::lines(shown.summary, width)],
         HelpPage::Holder => holder::columns(&shown.chain, shown.now_ns, width),
         HelpPage::Stack => vec![deepest::lines(shown.thread, width)],
         HelpPage::Help if width >= TWO_FROM_COLUMNS => {
@@ -303,8 +309,15 @@ mod tests {
     use crate::wire::Clock;
     use crate::wire::Engine;
 
-    const KEYS: PageFacts<'_> =
-        PageFacts { table: TABLE, facts: None, explanation: None, thread: None, chain: Vec::new(), now_ns: 0 };
+    const KEYS: PageFacts<'_> = PageFacts {
+        table: TABLE,
+        facts: None,
+        explanation: None,
+        summary: None,
+        thread: None,
+        chain: Vec::new(),
+        now_ns: 0,
+    };
 
     #[test]
     fn every_key_is_explained() {
