@@ -123,6 +123,8 @@ impl Curl {
         let status = self.end(response.len() as u64 == MAX_RESPONSE);
         let error = String::from_utf8_lossy(&error);
         let error = error.lines().rev().find_map(|line| line.strip_prefix("curl: ")).unwrap_or("no answer");
+        // Its own number of the error, in parentheses, says nothing to others.
+        let error = error.split_once(") ").filter(|_| error.starts_with('(')).map_or(error, |(_, words)| words);
         let error = sanitize(&error.chars().take(MAX_MESSAGE).collect::<String>());
         let is_untrusted = status.is_some_and(|status| UNTRUSTED.contains(&status));
         Ok(CurlRun { response: Response::parse(&response), error, is_untrusted })

@@ -4,7 +4,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::time::{Duration, Instant};
 
 use crate::receiver::{answer, profile, push, serve};
-use crate::skips::are_installed;
+use crate::skips::{are_installed, skip};
 
 /// Pushes to a server that answers the first request with this, and accepts all later ones. Returns
 /// the status, what is printed, and the number of requests.
@@ -142,4 +142,31 @@ fn a_server_that_never_answers_has_a_time_limit() {
     let (status, said) = push(&profile("go-cpu.pb.gz"), &url, &[]);
     assert!(status == 125 && said.contains("not in time"), "{said}");
     assert!(began.elapsed() < Duration::from_secs(45), "{:?}", began.elapsed());
+}
+
+/// The name server takes requests and does not answer.
+#[test]
+fn a_name_that_is_not_resolved_does_not_hang_the_end() {
+    if !are_installed(&["curl", "unshare"]) {
+        return;
+    }
+    let Ok(_silent) = std::net::UdpSocket::bind("127.0.0.77:53") else {
+        return skip("not root: only root can be a name server");
+    };
+    let file = std::env::temp_dir().join(format!("sigtop-resolv-{}.conf", std::process::id()));
+    std::fs::write(&file, "nameserver 127.0.0.77\noptions attempts:9 timeout:30\n").expect("written");
+    let script = format!(
+        "mount --bind {} /etc/resolv.conf && exec {} push --no-config {} http://store.example/",
+        file.display(),
+        env!("CARGO_BIN_EXE_sigtop"),
+        profile("go-cpu.pb.gz").display()
+    );
+    let began = Instant::now();
+    let output = std::process::Command::new("unshare").args(["--mount", "sh", "-c", &script]).output();
+    let (output, took) = (output.expect("unshare runs"), began.elapsed());
+    std::fs::remove_file(&file).expect("removed");
+    let said = String::from_utf8(output.stderr).expect("text");
+    assert_eq!(output.status.code(), Some(125), "{said}");
+    assert!(said.contains("samples were lost") && said.contains("Resolving timed out"), "{said}");
+    assert!(took < Duration::from_secs(60), "{took:?} {said}");
 }
