@@ -1,10 +1,12 @@
-//! `sigtop record --metrics`, read by a client of our own and by Prometheus' own checker.
+//! `sigtop record --metrics`, read by a client of our own, by Prometheus' own checker and by
+//! Prometheus.
 
 use std::collections::HashMap;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
-use std::process::{Command, Stdio};
-use std::time::Instant;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
 
 use crate::receiver::{PATIENCE, sigtop};
 use crate::skips::are_installed;
@@ -12,7 +14,7 @@ use crate::skips::are_installed;
 /// Gets a page. Returns the head and the body.
 fn get(port: u16, path: &str) -> Option<(String, String)> {
     let mut stream = TcpStream::connect(("127.0.0.1", port)).ok()?;
-    stream.write_all(format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n").as_bytes()).ok()?;
+    stream.write_all(format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").as_bytes()).ok()?;
     let mut text = String::new();
     stream.read_to_string(&mut text).ok()?;
     text.split_once("\r\n\r\n").map(|(head, body)| (head.to_owned(), body.to_owned()))
@@ -26,16 +28,42 @@ fn values(page: &str) -> HashMap<String, f64> {
         .collect()
 }
 
+/// A port that was free just now.
+fn free_port() -> u16 {
+    TcpListener::bind("127.0.0.1:0").and_then(|of| of.local_addr()).expect("a port").port()
+}
+
+/// A recorder that serves its counters, and its file.
+struct Recorder {
+    child: Child,
+    file: PathBuf,
+}
+
+impl Recorder {
+    fn start(name: &str, port: u16) -> Recorder {
+        let file = std::env::temp_dir().join(format!("sigtop-{name}-{}.sigtop", std::process::id()));
+        let (number, path) = (port.to_string(), file.to_str().expect("UTF-8"));
+        let arguments =
+            ["record", "--no-config", "--quiet", "-o", path, "--on-quit", "end", "-d", "60s", "--metrics", &number];
+        let busy = ["--", "sh", "-c", "while :; do :; done"];
+        let child = sigtop(&[&arguments[..], &busy].concat()).spawn().expect("sigtop runs");
+        Recorder { child, file }
+    }
+}
+
+impl Drop for Recorder {
+    fn drop(&mut self) {
+        // The recorder ends its program.
+        let _ = Command::new("kill").args(["-INT", &self.child.id().to_string()]).status();
+        let _ = self.child.wait();
+        let _ = std::fs::remove_file(&self.file);
+    }
+}
+
 #[test]
 fn counters_rise_and_have_the_form_that_prometheus_reads() {
-    let port = TcpListener::bind("127.0.0.1:0").and_then(|of| of.local_addr()).expect("a port").port();
-    let (number, file) =
-        (port.to_string(), std::env::temp_dir().join(format!("sigtop-metrics-{}.sigtop", std::process::id())));
-    let name = file.to_str().expect("UTF-8");
-    let arguments =
-        ["record", "--no-config", "--quiet", "-o", name, "--on-quit", "end", "-d", "60s", "--metrics", &number];
-    let mut recorder =
-        sigtop(&[&arguments[..], &["--", "sh", "-c", "while :; do :; done"]].concat()).spawn().expect("runs");
+    let port = free_port();
+    let recorder = Recorder::start("metrics", port);
     let began = Instant::now();
     let mut pages = Vec::new();
     let time = |page: &str| -> f64 {
@@ -54,11 +82,8 @@ fn counters_rise_and_have_the_form_that_prometheus_reads() {
         }
     }
     let (missing, _) = get(port, "/").expect("an answer");
-    // The recorder ends its program.
-    let interrupt = Command::new("kill").args(["-INT", &recorder.id().to_string()]).status().expect("kill runs");
-    recorder.wait().expect("a child");
-    std::fs::remove_file(&file).expect("removed");
-    assert!(interrupt.success() && missing.starts_with("HTTP/1.1 404"), "{missing}");
+    drop(recorder);
+    assert!(missing.starts_with("HTTP/1.1 404"), "{missing}");
     for pair in pages.windows(2) {
         let (earlier, later) = (values(&pair[0]), values(&pair[1]));
         for (name, before) in earlier.iter().filter(|(name, _)| name.contains("_total")) {
@@ -76,6 +101,75 @@ fn counters_rise_and_have_the_form_that_prometheus_reads() {
         let output = check.wait_with_output().expect("promtool ends");
         assert!(output.status.success(), "{}: {}", String::from_utf8_lossy(&output.stderr), pages[2]);
     }
+}
+
+/// A running Prometheus, with its directory.
+struct Prometheus {
+    child: Child,
+    directory: PathBuf,
+    port: u16,
+}
+
+impl Prometheus {
+    /// Starts one that scrapes a port every second.
+    fn start(scraped: u16) -> Prometheus {
+        let directory = std::env::temp_dir().join(format!("sigtop-prometheus-{}", std::process::id()));
+        std::fs::create_dir_all(&directory).expect("a directory");
+        let settings = format!(
+            "global: {{scrape_interval: 1s}}\nscrape_configs:\n  - job_name: sigtop\n    static_configs: [{{targets: \
+             ['127.0.0.1:{scraped}']}}]\n"
+        );
+        std::fs::write(directory.join("settings.yml"), settings).expect("written");
+        let port = free_port();
+        let mut command = Command::new("prometheus");
+        command.arg(format!("--config.file={}", directory.join("settings.yml").display()));
+        command.arg(format!("--storage.tsdb.path={}", directory.join("data").display()));
+        command.arg(format!("--web.listen-address=127.0.0.1:{port}")).stderr(Stdio::null());
+        Prometheus { child: command.spawn().expect("Prometheus runs"), directory, port }
+    }
+
+    /// The value of a query, or nothing as long as it has none.
+    fn value(&self, query: &str) -> Option<f64> {
+        let (_, body) = get(self.port, &format!("/api/v1/query?query={query}"))?;
+        // A chunked answer has its length around the body.
+        let json = body.get(body.find('{')?..=body.rfind('}')?)?;
+        let answer: serde_json::Value = serde_json::from_str(json).ok()?;
+        answer["data"]["result"][0]["value"][1].as_str()?.parse().ok()
+    }
+}
+
+impl Drop for Prometheus {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        let _ = std::fs::remove_dir_all(&self.directory);
+    }
+}
+
+#[test]
+fn prometheus_scrapes_the_counters() {
+    if !are_installed(&["prometheus"]) {
+        return;
+    }
+    let port = free_port();
+    let _recorder = Recorder::start("scraped", port);
+    let prometheus = Prometheus::start(port);
+    let began = Instant::now();
+    let seconds = "sum(sigtop_function_cpu_seconds_total)";
+    let first = loop {
+        assert!(began.elapsed() < PATIENCE, "nothing is scraped");
+        if let Some(value) = prometheus.value(seconds).filter(|value| *value > 0.0) {
+            break value;
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    };
+    while prometheus.value(seconds).is_none_or(|value| value <= first) {
+        assert!(began.elapsed() < PATIENCE, "it stays at {first}");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    assert_eq!(prometheus.value("up"), Some(1.0));
+    let samples = prometheus.value("sigtop_samples_total").expect("a counter");
+    assert!(samples >= first * 99.0 * 0.5, "{samples} samples of {first} s");
 }
 
 #[test]
