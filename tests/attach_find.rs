@@ -46,7 +46,7 @@ fn a_launched_process_and_its_child_are_found_until_they_end() {
     let command = launch::LaunchCommand {
         program: &program,
         words: &words,
-        preload: Some(launch::Preload { library: &library, link: "1:2:".as_ref() }),
+        preload: Some(launch::Preload { library: &library, link: Some("1:2:".as_ref()) }),
         variables: &[],
         gate: None,
     };

@@ -135,7 +135,7 @@ fn exec_failure_exits_with_126_or_127() {
         let command = launch::LaunchCommand {
             program: &program,
             words: &words,
-            preload: Some(launch::Preload { library: &library, link: LINK.as_ref() }),
+            preload: Some(launch::Preload { library: &library, link: Some(LINK.as_ref()) }),
             variables: &[],
             gate: None,
         };
@@ -321,7 +321,7 @@ fn killing_the_keeper_hangs_up_the_target_with_an_unknown_reason() {
     let command = launch::LaunchCommand {
         program: &program,
         words: &words,
-        preload: Some(launch::Preload { library: &library, link: LINK.as_ref() }),
+        preload: Some(launch::Preload { library: &library, link: Some(LINK.as_ref()) }),
         variables: &[],
         gate: None,
     };
@@ -353,7 +353,7 @@ fn the_keeper_holds_only_what_it_needs() {
     let command = launch::LaunchCommand {
         program: &program,
         words: &words,
-        preload: Some(launch::Preload { library: &library, link: LINK.as_ref() }),
+        preload: Some(launch::Preload { library: &library, link: Some(LINK.as_ref()) }),
         variables: &[],
         gate: None,
     };

@@ -6,6 +6,7 @@ mod black_box;
 mod check;
 mod command_word;
 pub mod config;
+mod delay;
 mod demo;
 mod demo_target;
 mod downloads;

@@ -13,6 +13,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use super::args::RecordArgs;
 use super::black_box;
 use super::command_word::check_is_program;
+use super::delay::{self, DelayedTarget};
 use super::failure::{Failure, print_message};
 use super::leave::{give_up, leave_program};
 use super::metrics::MetricsServer;
@@ -46,7 +47,7 @@ pub(super) fn run(record: &RecordArgs) -> Result<u8, Failure> {
     if record.is_black_box() {
         return black_box::run(record);
     }
-    let args = apply_config(watch)?;
+    let mut args = apply_config(watch)?;
     let push = PendingPush::open(record)?;
     let mut metrics = record.metrics.map(MetricsServer::start).transpose()?;
     let is_stream = record.output.as_deref() == Some(Path::new("-"));
@@ -57,7 +58,15 @@ pub(super) fn run(record: &RecordArgs) -> Result<u8, Failure> {
     };
     let names = args.symbols || is_stream;
     let recording = RecordingOptions { output, names, ..RecordingOptions::default() };
-    let mut pending = prepare_target(&args)?;
+    let on_quit = args.on_quit.unwrap_or_default();
+    let mut interrupt = None;
+    let mut delayed = None;
+    if let Some(delay) = record.delay {
+        let signals = interrupt.insert(interrupt_channel(&[SIGINT, SIGTERM, SIGHUP])?);
+        delayed = delay::wait(&mut args, delay, signals)?;
+    }
+    let delayed_pid = delayed.as_ref().map(DelayedTarget::pid);
+    let mut pending = prepare_target(&args).map_err(|failure| give_up(failure, delayed_pid, on_quit))?;
     pending.settings.answer_ns = PROGRESS_INTERVAL_NS;
     pending.settings.sample_times = save.needs_sample_times();
     // A recording keeps all frames, and takes the names of the kernel's along.
@@ -67,7 +76,6 @@ pub(super) fn run(record: &RecordArgs) -> Result<u8, Failure> {
         WatchTarget::Launched(target) => Some(target.pid),
         WatchTarget::Attached(_) => None,
     };
-    let on_quit = args.on_quit.unwrap_or_default();
     let give_up = |failure| give_up(failure, launched, on_quit);
     let push = push.map(|push| push.start(&pending.settings.command)).transpose().map_err(give_up)?;
     let session = start_session(pending, recording).map_err(give_up)?;
@@ -75,7 +83,10 @@ pub(super) fn run(record: &RecordArgs) -> Result<u8, Failure> {
         launched: launched.map(|pid| (pid, on_quit)),
         symbols: args.symbols || is_stream || save.needs_symbols() || push.is_some(),
         duration: record.duration,
-        interrupt: interrupt_channel(&[SIGINT, SIGTERM, SIGHUP]).map_err(give_up)?,
+        interrupt: match interrupt {
+            Some(interrupt) => interrupt,
+            None => interrupt_channel(&[SIGINT, SIGTERM, SIGHUP]).map_err(give_up)?,
+        },
         progress: !record.quiet && io::stderr().is_terminal(),
         quiet: record.quiet,
     };
@@ -103,8 +114,13 @@ pub(super) fn run(record: &RecordArgs) -> Result<u8, Failure> {
         Err(error) => return Err(error.into()),
         Ok(_) => {}
     }
-    if let Some(sentence) = outcome.left.as_ref().filter(|_| !record.quiet) {
+    let delayed = delayed.map(|target| target.leave(outcome.exit.is_some(), on_quit)).transpose();
+    let left = delayed.as_ref().err().or(outcome.left.as_ref());
+    if let Some(sentence) = left.filter(|_| !record.quiet) {
         print_message(sentence);
+    }
+    if let Ok(Some(status @ 1..)) = delayed {
+        return Ok(status);
     }
     Ok(match (outcome.exit, outcome.signal) {
         (Some(exit), _) if launched.is_some() && exit.exit_status() != 0 => exit.exit_status(),

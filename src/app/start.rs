@@ -14,9 +14,9 @@ use super::failure::{Failure, print_message};
 use super::screen::{device, theme, uses_screen};
 use super::settings::session_settings;
 use crate::attach::find::{self, AttachableProcess, WatchMethod};
-use crate::attach::launch::{self, Preload, Stdio, launch};
+use crate::attach::launch::{self, LaunchedTarget, Preload, Stdio, launch};
 use crate::attach::library::AgentDirectories;
-use crate::attach::program;
+use crate::attach::program::{self, Program};
 use crate::attach::survey::{Survey, SurveyedProcess, find_by_name, first_of_name};
 use crate::attach::{AttachError, Refusal, is_ignored, quote_command};
 use crate::link::listener::{Listener, MAX_DIRECTORY_BYTES};
@@ -138,8 +138,16 @@ pub(super) fn prepare_target(args: &WatchArgs) -> Result<PendingSession, Failure
     }
 }
 
-/// Launches the command of `args` with the agent.
-pub(super) fn launch_target(args: &WatchArgs, stdio: Stdio) -> Result<PendingSession, Failure> {
+/// A program that can be launched, and how it is sampled.
+struct PreparedProgram {
+    program: Program,
+    settings: Settings,
+    /// The agent's library, unless it is sampled from outside.
+    library: Option<PathBuf>,
+}
+
+/// Finds the command of `args`, and says how it is sampled if that is not as it was asked for.
+fn prepare_program(args: &WatchArgs, places: &AgentDirectories) -> Result<PreparedProgram, Failure> {
     let program = program::resolve_command(&args.command)?;
     if !args.screen.quiet {
         program.warnings.iter().for_each(|warning| print_message(warning));
@@ -173,14 +181,20 @@ pub(super) fn launch_target(args: &WatchArgs, stdio: Stdio) -> Result<PendingSes
         return Err(Failure::new(Failure::USAGE, format!("{} {cause}", program.path.display())));
     }
     check_clock(&settings)?;
-    let places = AgentDirectories::of_user();
     let library = match settings.engine {
         Engine::External | Engine::Events | Engine::Ptrace => None,
-        Engine::Threads | Engine::Itimer => Some(find_library(&places, args.screen.quiet)?),
+        Engine::Threads | Engine::Itimer => Some(find_library(places, args.screen.quiet)?),
     };
+    Ok(PreparedProgram { program, settings, library })
+}
+
+/// Launches the command of `args` with the agent.
+pub(super) fn launch_target(args: &WatchArgs, stdio: Stdio) -> Result<PendingSession, Failure> {
+    let places = AgentDirectories::of_user();
+    let PreparedProgram { program, settings, library } = prepare_program(args, &places)?;
     let listener = listen(&places)?;
     let link = listener.link_variable(settings.clock.sampled(), settings.period());
-    let preload = library.as_deref().map(|library| Preload { library, link: &link });
+    let preload = library.as_deref().map(|library| Preload { library, link: Some(&link) });
     let mut sampler = Sampler::new(&link, settings.follow, settings.engine);
     if preload.is_none() {
         sampler.start()?;
@@ -193,6 +207,17 @@ pub(super) fn launch_target(args: &WatchArgs, stdio: Stdio) -> Result<PendingSes
         launch::LaunchCommand { program: &program, words: &args.command, preload, variables: &variables, gate };
     let target = WatchTarget::Launched(launch(&command, stdio)?);
     Ok(PendingSession { target, settings, listener, sampler })
+}
+
+/// Launches the command of `args` with an agent that samples nothing until it is woken, if it can
+/// carry one.
+pub(super) fn launch_unwatched(args: &WatchArgs) -> Result<LaunchedTarget, Failure> {
+    let PreparedProgram { program, library, .. } = prepare_program(args, &AgentDirectories::of_user())?;
+    let preload = library.as_deref().map(|library| Preload { library, link: None });
+    let variables = args.sampling.jit.unwrap_or_default().variables(&program);
+    let (words, variables) = (&args.command, &variables);
+    let command = launch::LaunchCommand { program: &program, words, preload, variables, gate: None };
+    Ok(launch(&command, Stdio::Inherit)?)
 }
 
 /// Refuses a clock of memory for a target that carries no agent.

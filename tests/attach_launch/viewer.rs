@@ -36,7 +36,7 @@ fn the_viewer() {
     let command = launch::LaunchCommand {
         program: &program,
         words: &words,
-        preload: Some(launch::Preload { library: &library, link: LINK.as_ref() }),
+        preload: Some(launch::Preload { library: &library, link: Some(LINK.as_ref()) }),
         variables: &[],
         gate: None,
     };

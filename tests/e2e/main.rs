@@ -13,6 +13,7 @@ mod confined;
 mod containers;
 mod crowds;
 mod debuggers;
+mod delay;
 mod ending;
 mod exceptions;
 mod explain;

@@ -33,6 +33,10 @@ pub struct RecordArgs {
     #[arg(long, short, value_name = "DURATION", value_parser = duration)]
     pub duration: Option<Duration>,
 
+    /// Start to sample this long after the program was started, or after the call with --pid
+    #[arg(long, value_name = "DURATION", value_parser = duration, conflicts_with_all = ["keep", "when"])]
+    pub delay: Option<Duration>,
+
     /// Action on a launched program that still runs when the recording stops [default: leave]
     #[arg(long, value_parser = keyword_parser::<OnQuit>(), value_name = "ACTION")]
     pub on_quit: Option<OnQuit>,

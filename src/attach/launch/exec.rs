@@ -43,8 +43,8 @@ pub struct LaunchCommand<'a> {
 pub struct Preload<'a> {
     /// The path of the agent's library.
     pub library: &'a Path,
-    /// The value of [`LINK_VARIABLE`].
-    pub link: &'a OsStr,
+    /// The value of [`LINK_VARIABLE`]; `None` if the agent is to wait until a viewer wakes it.
+    pub link: Option<&'a OsStr>,
 }
 
 /// A program with its arguments and environment, ready for execve(2).
@@ -77,7 +77,8 @@ impl ExecImage {
         let mut ours = match command.preload {
             Some(Preload { library, link }) => {
                 let preload = library::preload_value(env::var_os("LD_PRELOAD").as_deref(), library);
-                vec![("LD_PRELOAD", preload), (LINK_VARIABLE, link.to_owned())]
+                let link = link.map(|link| (LINK_VARIABLE, link.to_owned()));
+                [("LD_PRELOAD", preload)].into_iter().chain(link).collect()
             }
             None => Vec::new(),
         };
