@@ -22,6 +22,9 @@ use crate::wire::Clock;
 /// Runs `sigtop view`.
 pub(super) fn run(view: &ViewArgs) -> Result<u8, Failure> {
     let args = apply_config(view.watch())?;
+    if view.files.iter().chain(&view.diff_base).filter(|file| *file == Path::new("-")).count() > 1 {
+        return Err(Failure::new(Failure::USAGE, "stdin can be read once: `-` is there several times"));
+    }
     let mut progress = ProgressLine::start(args.screen.quiet, None);
     let mut base_name = None;
     let base = view.diff_base.as_ref().map(|base| open_file(base, 0, &progress)).transpose()?;

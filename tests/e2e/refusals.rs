@@ -216,6 +216,7 @@ fn files_that_cannot_be_compared_say_why() {
     refused(&["view", "--diff-base", cpu, wall], 2, &[cpu, "by the cpu clock", wall, "by the wall clock"]);
     refused(&["view", "--batch", cpu, wall], 2, &[cpu, "by the cpu clock", wall, "by the wall clock"]);
     refused(&["view", "--diff-base", cpu, cpu], 2, &["needs a terminal", "sigtop report --diff-base OLD NEW"]);
+    refused(&["view", "--batch", "-", "-"], 2, &["stdin can be read once"]);
     refused(&["view", "--diff-base", "./missing", cpu], 125, &["cannot read ./missing"]);
 }
 
