@@ -1,32 +1,46 @@
 #!/usr/bin/env bash
-# Builds sigtop for aarch64 and records programs there, on an arm64 kernel in an emulator: `tests/aarch64.sh [WORK]`. What is recorded there
-# is read here, too. The packages are those of `.ci/packages-aarch64`; kernel and root directory come from Debian and are kept in WORK.
+# Builds sigtop for aarch64 and records programs there, on arm64 kernels in an emulator: `tests/aarch64.sh [WORK]`. What is recorded there
+# is read here, too. The packages are those of `.ci/packages-aarch64`; kernels and root directory come from Debian and are kept in WORK.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 work=$(realpath -m "${1:-target/aarch64}") suite=bookworm target=aarch64-unknown-linux-gnu
-mirror=${MIRROR:-http://deb.debian.org/debian}
+# The first Debian with a kernel of 16 KiB pages.
+newer=trixie
+mirror=${MIRROR:-http://deb.debian.org/debian} programs=$PWD/tests/targets/aarch64
 mkdir -p "$work"
 
-# apt for arm64 with a state of its own.
+# apt of a suite for arm64 with a state of its own: `arm_apt SUITE COMMAND...`.
 arm_apt() {
-    local command=$1
-    shift
-    mkdir -p "$work"/apt/{lists/partial,cache/archives/partial}
-    touch "$work/apt/status"
-    echo "deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] $mirror $suite main" > "$work/apt/sources.list"
-    "$command" -q -o APT::Architecture=arm64 -o APT::Architectures::=arm64 -o Dir::Etc::sourcelist="$work/apt/sources.list" \
-        -o Dir::Etc::sourceparts=- -o Dir::State::lists="$work/apt/lists" -o Dir::Cache="$work/apt/cache" \
-        -o Dir::State::status="$work/apt/status" -o APT::Sandbox::User=root "$@"
+    local state="$work/apt-$1" of=$1 command=$2
+    shift 2
+    mkdir -p "$state"/{lists/partial,cache/archives/partial}
+    touch "$state/status"
+    echo "deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] $mirror $of main" > "$state/sources.list"
+    "$command" -q -o APT::Architecture=arm64 -o APT::Architectures::=arm64 -o Dir::Etc::sourcelist="$state/sources.list" \
+        -o Dir::Etc::sourceparts=- -o Dir::State::lists="$state/lists" -o Dir::Cache="$state/cache" \
+        -o Dir::State::status="$state/status" -o APT::Sandbox::User=root "$@"
 }
 
-# Fetches a kernel, and makes a root directory of the essential packages, which run without being configured.
+# Fetches a kernel: `fetch_kernel SUITE PACKAGE FOLDER`.
+fetch_kernel() {
+    local package
+    arm_apt "$1" apt-get update
+    package=$(arm_apt "$1" apt-cache depends "$2" | sed -n 's/^ *Depends: \(linux-image-[^ ]*\)$/\1/p' | head -1)
+    rm -rf "$work/$3" "$work/debs-$3"
+    mkdir -p "$work/debs-$3"
+    (cd "$work/debs-$3" && arm_apt "$1" apt-get download "$package")
+    dpkg-deb -x "$work/debs-$3"/linux-image-*.deb "$work/$3"
+}
+
+# Fetches kernels, and makes a root directory of the essential packages, which run without being configured.
 fetch_system() {
-    local kernel deb folder
-    arm_apt apt-get update
-    kernel=$(arm_apt apt-cache depends linux-image-arm64 | sed -n 's/^ *Depends: \(linux-image-[^ ]*\)$/\1/p' | head -1)
+    local deb folder
+    fetch_kernel "$suite" linux-image-arm64 kernel
+    fetch_kernel "$newer" linux-image-arm64-16k kernel-16k
     mkdir -p "$work/debs"
-    (cd "$work/debs" && arm_apt apt-get download "$kernel" busybox-static libgcc-s1 libstdc++6)
-    for deb in "$work"/debs/linux-image-*.deb "$work"/debs/busybox-static_*.deb; do dpkg-deb -x "$deb" "$work/kernel"; done
+    (cd "$work/debs" && arm_apt "$suite" apt-get download busybox-static libgcc-s1 libstdc++6 musl-dev)
+    dpkg-deb -x "$work"/debs/busybox-static_*.deb "$work/busybox"
+    dpkg-deb -x "$work"/debs/musl-dev_*.deb "$work/musl"
     rm -rf "$work/root"
     debootstrap --arch=arm64 --foreign --variant=minbase "$suite" "$work/root" "$mirror" > "$work/debootstrap.txt"
     for folder in proc sys; do [ ! -L "$work/root/$folder" ] || { rm "$work/root/$folder" && mkdir "$work/root/$folder"; }; done
@@ -34,14 +48,14 @@ fetch_system() {
     touch "$work/root/.whole"
 }
 
-# Makes the first file system: what is needed to mount the root directory of this machine.
+# Makes the first file system of a kernel: what is needed to mount the root directory of this machine.
 make_initrd() {
     local modules=(virtio virtio_ring virtio_pci_legacy_dev virtio_pci_modern_dev virtio_pci netfs fscache 9pnet 9pnet_virtio 9p) module found
     rm -rf "$work/initrd"
     mkdir -p "$work"/initrd/{bin,modules,proc,dev,new}
-    cp "$(find "$work/kernel" -path '*/bin/busybox')" "$work/initrd/bin/"
+    cp "$(find "$work/busybox" -path '*/bin/busybox')" "$work/initrd/bin/"
     for module in "${modules[@]}"; do
-        found=$(find "$work/kernel" -name "$module.ko*" | head -1)
+        found=$(find "$work/$1" -name "$module.ko*" | head -1)
         case $found in
             *.xz) xz -dc "$found" > "$work/initrd/modules/$module.ko" ;;
             ?*) cp "$found" "$work/initrd/modules/" ;;
@@ -59,123 +73,93 @@ make_initrd() {
         echo 'exec /bin/busybox switch_root /new /bin/bash /.guest'
     } > "$work/initrd/init"
     chmod +x "$work/initrd/init"
-    (cd "$work/initrd" && find . | cpio --quiet -o -H newc | gzip -1) > "$work/initrd.gz"
+    (cd "$work/initrd" && find . | cpio --quiet -o -H newc | gzip -1) > "$work/$1.initrd"
 }
 
-# Runs a command as root on a processor of this kind.
+# Runs a command as root: `boot KERNEL PROCESSOR COMMAND`.
 boot() {
-    local cpu=$1 command=$2
+    local kernel=$1 cpu=$2 command=$3
     rm -f "$work/root/.done"
     printf '%s\n' 'export PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root TERM=xterm' 'ip link set lo up' 'cd /root' \
         "set -e; $command" 'touch /.done; sync; echo o > /proc/sysrq-trigger; sleep 20' > "$work/root/.guest"
     timeout --foreground 900 qemu-system-aarch64 -M virt -cpu "$cpu" -accel tcg,thread=multi -smp 2 -m 2G -nographic -no-reboot -nic none \
-        -kernel "$(find "$work/kernel/boot" -name 'vmlinuz-*')" -initrd "$work/initrd.gz" \
+        -kernel "$(find "$work/$kernel/boot" -name 'vmlinuz-*')" -initrd "$work/$kernel.initrd" \
         -append "console=ttyAMA0 quiet loglevel=3 panic=-1 sysrq_always_enabled=1" \
         -virtfs "local,path=$work/root,mount_tag=shared,security_model=none,multidevs=remap" > "$work/console.txt" < /dev/null || true
     [ -e "$work/root/.done" ] || { tail -40 "$work/console.txt"; echo "the emulated machine has failed"; return 1; }
+}
+
+# Compiles a program: `compile NAME SOURCE OPTION...`.
+compile() {
+    aarch64-linux-gnu-gcc -g "${@:3}" -o "$work/root/root/$1" "$programs/$2"
 }
 
 build() {
     rustup target add "$target"
     CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER=aarch64-linux-gnu-gcc cargo build --locked --target "$target"
     cp "target/$target/debug/sigtop" "$work/root/root/"
-    local optimization
+    local optimization tableless=(-fno-asynchronous-unwind-tables -fno-unwind-tables) libc="$work/musl/usr/lib/aarch64-linux-musl"
     for optimization in O0 O1 O2 O3; do
-        aarch64-linux-gnu-gcc -g -$optimization -fomit-frame-pointer -o "$work/root/root/plain-$optimization" "$work/chain.c"
-        aarch64-linux-gnu-gcc -g -$optimization -mbranch-protection=standard -o "$work/root/root/signed-$optimization" "$work/chain.c"
-        aarch64-linux-gnu-gcc -g -$optimization -fno-omit-frame-pointer -fno-asynchronous-unwind-tables -fno-unwind-tables \
-            -o "$work/root/root/tableless-$optimization" "$work/chain.c"
+        compile "plain-$optimization" chain.c "-$optimization" -fomit-frame-pointer
+        compile "signed-$optimization" chain.c "-$optimization" -mbranch-protection=standard -Wl,-z,force-bti 2> /dev/null
+        compile "tableless-$optimization" chain.c "-$optimization" -fno-omit-frame-pointer "${tableless[@]}"
+        compile "indirect-$optimization" chain.c "-$optimization" -fno-omit-frame-pointer "${tableless[@]}" -DINDIRECT
     done
-    aarch64-linux-gnu-gcc -static -g -O2 -o "$work/root/root/static-O2" "$work/chain.c"
-    aarch64-linux-gnu-gcc -g -O2 -o "$work/root/root/waits" "$work/waits.c"
+    compile static-O2 chain.c -static -O2
+    compile altstack altstack.c -O2
+    compile sleeper leaf_sleeper.c -O2
+    compile waits waits.c -O2
+    aarch64-linux-gnu-gcc -g -O2 -static -nostdinc -isystem "$work/musl/usr/include/aarch64-linux-musl" -nostdlib -o "$work/root/root/rests" \
+        "$libc"/crt1.o "$libc"/crti.o "$programs/rests.c" "$libc"/libc.a "$(aarch64-linux-gnu-gcc -print-libgcc-file-name)" "$libc"/crtn.o
+    GOOS=linux GOARCH=arm64 CGO_ENABLED=0 GO111MODULE=off go build -o "$work/root/root/works" "$programs/works.go" || echo "── no Go"
 }
 
-cat > "$work/chain.c" <<- 'C'
-	#include <unistd.h>
-	#include <time.h>
-	static volatile unsigned long sink;
-	__attribute__((noinline)) unsigned long leaf(unsigned long n) {
-	    unsigned long a = 1;
-	    for (unsigned long i = 0; i < n; i++) a = a * 6364136223846793005ul + i;
-	    return a;
-	}
-	__attribute__((noinline)) unsigned long middle(unsigned long n) {
-	    unsigned long r = leaf(n) + leaf(n / 2);
-	    sink += r;
-	    return r;
-	}
-	__attribute__((noinline)) unsigned long top(unsigned long n) {
-	    unsigned long r = middle(n);
-	    sink ^= r;
-	    return r;
-	}
-	int main(void) {
-	    for (clock_t end = clock() + 3 * CLOCKS_PER_SEC; clock() < end;) sink += top(300000);
-	    _exit(0);
-	}
-C
-cat > "$work/waits.c" <<- 'C'
-	#include <pthread.h>
-	#include <stdlib.h>
-	#include <unistd.h>
-	#include <poll.h>
-	#include <time.h>
-	static volatile unsigned long sink;
-	static pthread_mutex_t cache = PTHREAD_MUTEX_INITIALIZER;
-	__attribute__((noinline)) void *hold(void *none) {
-	    for (;;) {
-	        pthread_mutex_lock(&cache);
-	        for (int i = 0; i < 300000; i++) sink += i;
-	        pthread_mutex_unlock(&cache);
-	    }
-	    return none;
-	}
-	__attribute__((noinline)) void *rest(void *none) {
-	    for (;;) poll(0, 0, 50);
-	    return none;
-	}
-	__attribute__((noinline)) void allocate(void) {
-	    for (int i = 0; i < 200; i++) {
-	        volatile char *block = malloc(1000 + i * 10);
-	        block[0] = 1;
-	        free((void *)block);
-	    }
-	}
-	int main(void) {
-	    pthread_t thread;
-	    pthread_create(&thread, 0, hold, 0);
-	    pthread_create(&thread, 0, hold, 0);
-	    pthread_create(&thread, 0, rest, 0);
-	    for (time_t end = time(0) + 4; time(0) < end;) allocate();
-	    _exit(0);
-	}
-C
-
 [ -e "$work/root/.whole" ] || fetch_system
-make_initrd
+make_initrd kernel
+make_initrd kernel-16k
 build
 rm -f "$work"/root/root/*.folded "$work"/root/root/*.sigtop "$work"/root/root/*.txt
 # The first samples of a program wait in a small room, and the emulator is slow: 20 samples a second are few enough for it.
-record='record() { ./sigtop --no-config record --quiet --hz 20 "$@" > /dev/null 2>> errors.txt; }'
-boot cortex-a72 "$record"'
-for program in plain-* tableless-* static-*; do for engine in threads events ptrace; do
-    [ "$program $engine" = "static-O2 threads" ] || record --engine $engine -o $program.$engine.folded -- ./$program
-done; done
+record='record() { ./sigtop --no-config record --quiet --hz 20 "$@" > /dev/null 2>> errors.txt; }
+each() { for engine in threads events ptrace; do record --engine $engine -o $1.$engine.folded -- ./$1; done; }
+outside() { for engine in events ptrace; do record --engine $engine -o $1.$engine.folded -- ./$1; done; }
+asleep() { for engine in $2; do record --clock wall --engine $engine -o $1.$engine.folded -- ./$1; done; }'
+boot kernel cortex-a72 "$record"'
+for program in plain-* tableless-* indirect-*; do each $program; done
+outside static-O2
+[ ! -e works ] || outside works
+each altstack
+asleep sleeper "threads events ptrace"
+asleep rests "events ptrace"
 record --symbols --clock wall -o waits.sigtop -- ./waits
 record --symbols --clock alloc -o allocations.sigtop -- ./waits
 record --symbols -o chain.sigtop -- ./plain-O2
 for kind in top traces tags; do ./sigtop --no-config report --$kind chain.sigtop > chain.$kind.txt 2>> errors.txt; done'
 # A processor with pointer authentication, branch targets and SVE.
-boot max,pauth-impdef=on "$record"'
-for program in signed-*; do for engine in threads events ptrace; do record --engine $engine -o $program.$engine.folded -- ./$program; done; done'
+boot kernel max,pauth-impdef=on "$record"'
+for program in signed-*; do each $program; done
+cp altstack sve; each sve'
+# A kernel with pages of 16 KiB.
+boot kernel-16k max,pauth-impdef=on "$record"'
+for program in plain tableless; do cp $program-O2 16k-$program; each 16k-$program; done
+cp altstack 16k-altstack; each 16k-altstack
+record --symbols --clock alloc -o 16k.sigtop -- ./waits'
 
 # Of the samples within `main`, 99.5 % must have a stack that the program can have. The clock is read in a library and in the vdso.
 for file in "$work"/root/root/*.folded; do
-    awk -v name="$(basename "$file" .folded)" '
+    name=$(basename "$file" .folded)
+    case $name in
+        *altstack.* | sve.*) tail='(;inside|;work(;keep(;[^;]*memcmp[^;]*)?)?|(;[^;]*)*clock(;.*)?)?(;on_tick(;inside)?)?' ;;
+        sleeper.*) tail='(;outer(;(once|twice|by_jump)(;(doze|nod))?)?)?' ;;
+        rests.*) tail='(;outer(;rest(;poll(;.*)?)?)?)?' ;;
+        works.*) tail='(;main.work(;main.spin)?|;time.Now.*|;time.Time.*)?' ;;
+        *) tail='(;top(;middle(;leaf)?)?|(;[^;]*)*clock(;.*)?)?' ;;
+    esac
+    awk -v name="$name" -v tail="$tail" '
         { count = $NF; sub(/ [0-9]+$/, "") }
         !/main/ && !/truncated/ { next }
         { all += count }
-        /(^|;)_start;(__libc_start_main|__libc_start_main_impl|libc.so.6[^;]*|__libc_start_call_main|;)*main(;top(;middle(;leaf)?)?|(;[^;]*)*clock(;.*)?)?$/ { good += count }
+        $0 ~ "(^|;)(_start;(_start_c;)?(__libc_start_main|__libc_start_main_impl|libc_start_main_stage2|libc.so.6[^;]*|__libc_start_call_main|;)*main|runtime.goexit(.abi0)?;runtime.main;main.main)" tail "$" { good += count }
         END { print name, good + 0, all + 0 }' "$file"
 done | awk '
     { printf "%-24s %4d of %4d\n", $1, $2, $3; good += $2; all += $3; if ($3 < 30) few = 1 }
@@ -191,4 +175,5 @@ target/debug/sigtop --no-config report --tags "$work/root/root/waits.sigtop" > "
 grep -q ' poll$' "$work/waits.txt"
 grep -q ' lock$' "$work/tags.txt"
 target/debug/sigtop --no-config report --top "$work/root/root/allocations.sigtop" | grep -q ' allocate$'
+target/debug/sigtop --no-config report --top "$work/root/root/16k.sigtop" | grep -q ' allocate$'
 echo "── aarch64 works"

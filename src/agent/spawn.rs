@@ -111,7 +111,7 @@ fn clone_agent() -> bool {
     let mut stack = STACK_START.load(Ordering::Acquire);
     if stack == 0 {
         stack = memory::map_pages(STACK) as usize;
-        TLS_START.store(memory::map_pages(4096) as usize, Ordering::Relaxed);
+        TLS_START.store(memory::map_pages(arch::page_size()) as usize, Ordering::Relaxed);
         STACK_START.store(stack, Ordering::Release);
     }
     let tls = TLS_START.load(Ordering::Relaxed);

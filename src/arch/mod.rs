@@ -11,6 +11,9 @@ mod aarch64;
 mod builtins_tests;
 #[cfg(feature = "viewer")]
 mod interrupted_stack;
+mod leaf_frame;
+#[cfg(feature = "agent")]
+mod link_register;
 #[cfg(feature = "agent")]
 mod naked_functions;
 mod operation;
@@ -20,6 +23,9 @@ mod prologue;
 pub(crate) use aarch64::*;
 #[cfg(feature = "viewer")]
 pub(crate) use interrupted_stack::interrupted_stack;
+pub(crate) use leaf_frame::{LeafCaller, LeafFrame};
+#[cfg(feature = "agent")]
+pub(crate) use link_register::{LINK_PATH, ReturnPlace, return_place};
 #[cfg(feature = "agent")]
 pub(crate) use naked_functions::*;
 #[cfg(feature = "viewer")]

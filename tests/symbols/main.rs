@@ -1,6 +1,7 @@
 //! Compiles programs and compares their names with the output of binutils.
 #![cfg(feature = "viewer")]
 
+mod aarch64_code;
 mod code;
 mod command;
 mod debug_files;

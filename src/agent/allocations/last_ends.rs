@@ -5,6 +5,7 @@ use core::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 
 use crate::agent::os::memory;
 use crate::agent::sampling::ring::Ring;
+use crate::arch::page_size;
 use crate::wire::ring::{HEADER_WORDS, MappingPiece, word};
 
 /// A page that the kernel empties in a fork child, whose frees are not this process's. Zero is
@@ -16,12 +17,15 @@ pub(crate) struct LastEnds {
 }
 
 impl LastEnds {
-    /// Notes ends in this ring from now on, if the kernel can empty the page in a fork child.
+    /// Notes ends in this ring from now on, if the kernel can empty the page in a fork child. A larger
+    /// page has other tables, too, which the child needs.
     pub(super) fn begin(&self, ring: &'static Ring) {
         for word in (word::ENDED..HEADER_WORDS).map(|index| ring.header(index)) {
             word.store(0, Ordering::Relaxed);
         }
-        if memory::empty_in_fork(core::ptr::from_ref(self).cast(), size_of::<LastEnds>()) {
+        if page_size() == size_of::<LastEnds>()
+            && memory::empty_in_fork(core::ptr::from_ref(self).cast(), size_of::<LastEnds>())
+        {
             self.ring.store(core::ptr::from_ref(ring).cast_mut(), Ordering::Release);
         }
     }

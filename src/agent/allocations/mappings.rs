@@ -6,12 +6,14 @@
 //! agent thread makes a piece without pages free again, once it knows that its mapping has shrunk.
 
 use crate::agent::allocations::last_ends::LastEnds;
+use crate::arch::page_size;
 use crate::wire::ring::{MAPPING_PIECES, MappingPiece};
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 /// Maximum number of pieces. A mapping beyond them is not watched, and its sample says so.
 const PIECES: usize = MAPPING_PIECES;
+/// Pages are counted in units of the smallest ones that a kernel has: 4 KiB.
 const PAGE_BITS: u32 = 12;
 /// A range of pages in one word: the first page, and in the lower bits the number of pages.
 const COUNT_BITS: u32 = 28;
@@ -49,10 +51,11 @@ pub(crate) struct SampledMappings {
     pub(super) last_ends: LastEnds,
 }
 
-/// The pages of a range of addresses: the first, and the one after the last.
+/// The pages of a range of addresses: the first, and the one after the last. The kernel rounds ends
+/// of mappings up to its own pages.
 fn pages(address: usize, length: usize) -> (u64, u64) {
-    let end = (address as u64).saturating_add(length as u64).saturating_add((1 << PAGE_BITS) - 1);
-    ((address as u64 >> PAGE_BITS).min(MOVING), (end >> PAGE_BITS).min(MOVING))
+    let end = address.saturating_add(length).saturating_add(page_size() - 1) & !(page_size() - 1);
+    ((address as u64 >> PAGE_BITS).min(MOVING), (end as u64 >> PAGE_BITS).min(MOVING))
 }
 
 /// Packs a range of pages; [`GONE`] if it is empty.

@@ -11,9 +11,8 @@
 use alloc::vec::Vec;
 
 use crate::agent::os::syscall::File;
+use crate::arch::page_size;
 use crate::wire::gperftools;
-
-const PAGE: u64 = 4096;
 
 /// The file of a profile.
 pub(crate) struct ProfileFile {
@@ -75,7 +74,7 @@ impl ProfileFile {
         let first = start + 8;
         let mut to = end;
         while to > first {
-            let from = ((to - 1) & !(PAGE - 1)).max(first);
+            let from = ((to - 1) & !(page_size() as u64 - 1)).max(first);
             self.file.write_at(&fresh[(from - start) as usize..(to - start) as usize], from)?;
             to = from;
         }

@@ -218,14 +218,13 @@ fn destination(program: ProgramStack, sp: usize, length: usize, target: HandlerS
 /// Returns whether the kernel can write to these addresses of a stack, where nothing may be in use.
 /// This makes a stack grow, as writing a frame does. rt_sigprocmask(2)
 fn is_writable(from: usize, to: usize) -> bool {
-    const PAGE: usize = 4096;
     let mut at = from;
     while at + 8 <= to {
         // SAFETY: this changes no mask. The kernel writes 8 bytes and checks the address.
         if unsafe { syscall!(libc::SYS_rt_sigprocmask, libc::SIG_BLOCK, 0usize, at, 8) } != 0 {
             return false;
         }
-        at = (at | (PAGE - 1)) + 1;
+        at = (at | (arch::page_size() - 1)) + 1;
     }
     true
 }

@@ -6,8 +6,8 @@
 use crate::agent::unwind::modules::{CodeLocation, Snapshot};
 use crate::agent::unwind::registers::Caller;
 use crate::agent::unwind::stack::Stack;
-use crate::agent::unwind::step::{Step, StepReads, WalkFrame};
-use crate::arch::{CallBefore, LINK_REGISTER, LONGEST_CALL, call_before};
+use crate::agent::unwind::step::{Step, StepReads, WalkFrame, place_of_return};
+use crate::arch::{CallBefore, LINK_REGISTER, LONGEST_CALL, ReturnPlace, call_before};
 
 /// Words above the stack pointer among which the return address is looked for.
 const MAX_WORDS: u64 = 64;
@@ -28,9 +28,15 @@ pub(crate) fn step_to_caller(snapshot: &Snapshot, frame: &WalkFrame<'_>, stack: 
     if LINK_REGISTER.is_some()
         && let Some(word) = frame.return_address(stack)
         && snapshot.locate(word.wrapping_sub(1)) == CodeLocation::Module(home)
-        && names_this(word, stack) == Some(true)
     {
-        return Some(Step::Caller(Caller::new(word, frame.sp(), frame.bp()), StepReads::Other));
+        let frame_size = match place_of_return(frame, stack) {
+            Some(ReturnPlace::Register { frame }) => Some(frame),
+            Some(ReturnPlace::Stack) => None,
+            None => names_this(word, stack).filter(|&is_called| is_called).map(|_| 0),
+        };
+        if let Some(bytes) = frame_size {
+            return Some(Step::Caller(Caller::new(word, frame.sp().wrapping_add(bytes), frame.bp()), StepReads::Other));
+        }
     }
     let mut candidates = 0;
     for at in (0..MAX_WORDS).map(|word| frame.sp().wrapping_add(8 * word)) {

@@ -8,6 +8,7 @@ pub(crate) mod frame_size;
 mod gaps;
 mod generated;
 pub(crate) mod last_walk;
+mod leaf_caller;
 pub(crate) mod modules;
 #[cfg(test)]
 mod oracle;

@@ -22,7 +22,7 @@ use crate::agent::unwind::registers::Registers;
 use crate::agent::unwind::rules::RuleLookup;
 use crate::agent::unwind::stack::Stack;
 use crate::agent::unwind::walk::{WalkCache, walk};
-use crate::arch::RED_ZONE;
+use crate::arch::{FRAME_POINTER, LINK_REGISTER, PROGRAM_COUNTER, RED_ZONE, STACK_POINTER, page_size};
 use crate::process::maps::{MapsEntry, entries, lines};
 use crate::process::unwind::{CallerValue, PackedRule};
 use crate::wire::{FrameAddress, MAX_FRAMES};
@@ -149,7 +149,9 @@ fn both_ways(
     let ours = frames[..walked.depth].iter().map(|&frame| FrameAddress::unpack(frame).lookup()).collect();
     let (mut stack, mut theirs) = (copied(), Vec::new());
     let mut read = |address| stack.read(address).ok_or(());
-    let registers = UnwindRegsNative::new(start.ip(), start.sp(), start.bp());
+    // framehop takes the link register where there is one, and otherwise the instruction pointer.
+    let link = start.values[LINK_REGISTER.unwrap_or(PROGRAM_COUNTER)];
+    let registers = UnwindRegsNative::new(link, start.sp(), start.bp());
     let mut frames = unwinder.iter_frames(start.ip(), registers, rules, &mut read);
     while let Ok(Some(frame)) = frames.next() {
         theirs.push(frame.address_for_lookup());
@@ -182,7 +184,7 @@ fn walks_are_framehops_walks() {
             let top = 0u64;
             // SAFETY: it only returns the calling thread.
             THREAD.store(unsafe { libc::pthread_self() }, Ordering::Relaxed);
-            STACK_TOP.store((&raw const top as u64).next_multiple_of(4096), Ordering::Release);
+            STACK_TOP.store((&raw const top as u64).next_multiple_of(page_size() as u64), Ordering::Release);
             let mut sum = 0;
             for round in 0.. {
                 sum ^= work(round);
@@ -232,7 +234,7 @@ fn walks_are_framehops_walks() {
 /// Returns whether a table locates the caller of the code at an address in terms that framehop
 /// understands: it knows three registers.
 fn is_told(snapshot: &Snapshot, address: u64) -> bool {
-    const BASE_OR_STACK_POINTER: [u8; 2] = [6, 7];
+    const BASE_OR_STACK_POINTER: [u8; 2] = [FRAME_POINTER as u8, STACK_POINTER as u8];
     let CodeLocation::Module(index) = snapshot.locate(address) else { return false };
     match WalkCache::boxed().rules().rule(address, snapshot.rule_table(), snapshot.lookup(index, address)) {
         RuleLookup::Rule(PackedRule { cfa, .. }) => match cfa {

@@ -3,7 +3,7 @@
 
 use crate::agent::os::syscall;
 use crate::agent::unwind::modules::Snapshot;
-use crate::arch::RED_ZONE;
+use crate::arch::{RED_ZONE, page_size};
 
 /// A source of stack words.
 pub(crate) trait Stack {
@@ -19,9 +19,13 @@ pub(crate) trait Stack {
     }
 }
 
-const PAGE: u64 = 4096;
-/// Maximum number of pages probed in one walk: 256 KiB of stack.
+/// Maximum number of pages probed in one walk: at least 256 KiB of stack.
 const PROBES: u32 = 64;
+
+/// Returns the end of the page that holds an address.
+fn page_end(address: u64) -> u64 {
+    (address | (page_size() as u64 - 1)) + 1
+}
 
 /// The stack of the interrupted thread. Inside a mapping that the snapshot knows, and while tables
 /// cover every frame, it is read by plain loads; elsewhere only pages that were probed are read.
@@ -61,7 +65,7 @@ impl Stack for LiveStack<'_> {
             if !syscall::is_readable(self.high as usize & !7) {
                 return None;
             }
-            self.high = (self.high & !(PAGE - 1)) + PAGE;
+            self.high = page_end(self.high);
         }
         // SAFETY: mapped: inside the mapping that holds the live stack pointer, or probed just now.
         // Only this thread takes its own stack away, and it is in this handler.
@@ -79,7 +83,7 @@ impl Stack for LiveStack<'_> {
             self.enter(sp);
         }
         if !covered {
-            self.high = self.high.min((sp & !(PAGE - 1)) + PAGE);
+            self.high = self.high.min(page_end(sp));
         }
     }
 }

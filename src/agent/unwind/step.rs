@@ -7,7 +7,9 @@ use crate::agent::unwind::registers::{Caller, Registers};
 use crate::agent::unwind::rule_cache::RuleCache;
 use crate::agent::unwind::rules::RuleLookup;
 use crate::agent::unwind::stack::Stack;
-use crate::arch::{FRAME_POINTER, LINK_REGISTER, PUSHED_BY_CALL, STACK_POINTER, strip_signature};
+use crate::arch::{
+    FRAME_POINTER, LINK_PATH, LINK_REGISTER, PUSHED_BY_CALL, ReturnPlace, STACK_POINTER, return_place, strip_signature,
+};
 use crate::process::unwind::{CallerValue, FrameSource, PackedRule, StepByRule, plus};
 use crate::wire::{FrameAddress, flag};
 
@@ -226,7 +228,24 @@ pub(crate) fn just_called(snapshot: &Snapshot, frame: &WalkFrame<'_>, stack: &mu
         return None;
     }
     let ip = frame.return_address(stack).filter(|&ip| is_code(ip.wrapping_sub(1)))?;
-    Some(Step::Caller(Caller::new(ip, registers.sp() + PUSHED_BY_CALL, frame.bp()), StepReads::Other))
+    let bytes = match place_of_return(frame, stack) {
+        Some(ReturnPlace::Stack) => return None,
+        Some(ReturnPlace::Register { frame }) => frame,
+        None => PUSHED_BY_CALL,
+    };
+    Some(Step::Caller(Caller::new(ip, registers.sp().wrapping_add(bytes), frame.bp()), StepReads::Other))
+}
+
+/// Returns the place of the return address of interrupted code, where calls leave it in a register
+/// and the code tells.
+pub(crate) fn place_of_return(frame: &WalkFrame<'_>, stack: &mut impl Stack) -> Option<ReturnPlace> {
+    let WalkFrame::Interrupted(registers) = frame else { return None };
+    if LINK_REGISTER.is_none() || !registers.whole {
+        return None;
+    }
+    let mut code = [0; LINK_PATH];
+    stack.read_code(registers.ip(), &mut code)?;
+    return_place(&code)
 }
 
 /// The base pointer leads to the caller's, above which is the return address. Whether the caller

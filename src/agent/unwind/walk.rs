@@ -17,7 +17,7 @@ use crate::agent::unwind::rule_cache::RuleCache;
 use crate::agent::unwind::rules::RuleLookup;
 use crate::agent::unwind::stack::Stack;
 use crate::agent::unwind::step::{Step, Walk, WalkFrame, by_frame_pointer, by_rule, just_called, rule_of};
-use crate::agent::unwind::{deep, gaps, generated, roots};
+use crate::agent::unwind::{deep, gaps, generated, leaf_caller, roots};
 use crate::arch::{CONTEXT_AT_RETURN, PUSHED_BY_CALL};
 use crate::wire::{FrameAddress, MAX_FRAMES, flag};
 
@@ -114,8 +114,11 @@ fn walk_to_root(
 ) -> bool {
     let mut registers = start;
     let mut frame = WalkFrame::Interrupted(&registers);
+    // The address by which the next frame is shown, if it is another one.
+    let mut shown = None;
     loop {
-        if let WalkFrame::Calling(caller) = frame {
+        if let (WalkFrame::Calling(caller), None) = (&frame, shown) {
+            let caller = *caller;
             match cache.last_walk.replay(caller, stack, frames, &mut walk.depth) {
                 Replayed::Root => return true,
                 Replayed::To(caller) => frame = WalkFrame::Calling(caller),
@@ -126,9 +129,9 @@ fn walk_to_root(
         }
         let (address, sp) = (frame.address(), frame.sp());
         let Some(found) = rule_of(snapshot, &mut cache.rules, &frame, stack, walk) else { return false };
-        frames[walk.depth] = address.pack();
+        frames[walk.depth] = shown.take().unwrap_or(address).pack();
         walk.depth += 1;
-        let step = match found {
+        let mut step = match found {
             RuleLookup::Rule(rule) => by_rule(rule, &frame, stack)
                 .or_else(|| by_frame_size(snapshot, rule, &frame, stack))
                 .or_else(|| if frame.is_stack_bound() { by_frame_pointer(&frame, stack) } else { None })
@@ -154,6 +157,12 @@ fn walk_to_root(
                     .unwrap_or(Step::Lost)
             }
         };
+        if let Step::Lost = step
+            && let Some((to_caller, by)) =
+                leaf_caller::step_to_caller(snapshot, &mut cache.rules, found, &frame, stack, walk)
+        {
+            (step, shown) = (to_caller, Some(by));
+        }
         let next = match step {
             Step::Caller(caller, _) if caller.sp > sp => Some(caller),
             // A leaf may have put nothing on the stack where calls do not do so.

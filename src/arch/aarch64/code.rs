@@ -204,6 +204,41 @@ mod tests {
         assert_eq!(size(&[0xa9be_7bfd, 0xd65f_03c0]), None, "no frame pointer");
         // mov x29, sp; sub sp, sp, x16
         assert_eq!(size(&[0x9100_03fd, 0xcb30_63ff]), None, "a size that is not constant");
+        // bti c; paciasp; stp x29, x30, [sp, #-32]!; mov x29, sp; sub sp, sp, #48; autiasp; ret
+        let signed = [0xd503_245f, 0xd503_233f, 0xa9be_7bfd, 0x9100_03fd, 0xd100_c3ff, 0xd503_23bf, 0xd65f_03c0];
+        assert_eq!(size(&signed), Some(48), "a landing pad, and a signed return address");
         assert_eq!(size(&[]), None);
+    }
+
+    #[test]
+    #[cfg(feature = "agent")]
+    fn the_code_tells_where_the_return_address_is() {
+        use crate::arch::{ReturnPlace, return_place};
+        // bti c; paciasp; sub sp, sp, #48; stp x29, x30, [sp, #16]; cbz x0, .-4; bl .+4;
+        // ldp x29, x30, [sp, #16]; add sp, sp, #48; autiasp; ret
+        let code: [u32; 10] = [
+            0xd503_245f,
+            0xd503_233f,
+            0xd100_c3ff,
+            0xa901_7bfd,
+            0xb4ff_ffe0,
+            0x9400_0001,
+            0xa941_7bfd,
+            0x9100_c3ff,
+            0xd503_23bf,
+            0xd65f_03c0,
+        ];
+        let bytes: std::vec::Vec<u8> = code.iter().flat_map(|word| word.to_le_bytes()).collect();
+        let place = |index: usize| return_place(&bytes[4 * index..]);
+        let register = |frame| Some(ReturnPlace::Register { frame });
+        assert_eq!([0, 1, 2, 3].map(place), [register(0), register(0), register(0), register(48)]);
+        assert_eq!([4, 5, 6].map(place), [Some(ReturnPlace::Stack); 3]);
+        assert_eq!([7, 8, 9].map(place), [register(48), register(0), register(0)]);
+        assert_eq!(place(10), None, "there is no code");
+        // b .+8; udf #0; ret; br x16
+        let jumps: std::vec::Vec<u8> =
+            [0x1400_0002u32, 0, 0xd65f_03c0, 0xd61f_0200].iter().flat_map(|word| word.to_le_bytes()).collect();
+        assert_eq!(return_place(&jumps), register(0));
+        assert_eq!([4, 12].map(|at| return_place(&jumps[at..])), [None; 2], "an end, and a jump to somewhere");
     }
 }

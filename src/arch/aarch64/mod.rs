@@ -4,6 +4,7 @@
 //!
 //! * [`machine_code`]: calls before return addresses.
 //! * [`code`]: instructions that change the stack.
+//! * [`leaf_caller`](mod@leaf_caller): the callers of functions that sleep and have saved nothing.
 //! * [`registers`]: DWARF register numbers, their places in a `ucontext`, signed addresses.
 //!
 //! The sampler alone uses:
@@ -26,10 +27,11 @@
 
 mod calls;
 mod code;
+mod leaf_caller;
 mod machine_code;
 mod page;
 mod registers;
-pub(crate) use {calls::*, code::*, machine_code::*, page::*, registers::*};
+pub(crate) use {calls::*, code::*, leaf_caller::*, machine_code::*, page::*, registers::*};
 
 #[cfg(feature = "viewer")]
 mod ptrace;

@@ -20,7 +20,8 @@ pub(crate) const PROGRAM_COUNTER: usize = 32;
 #[cfg(feature = "agent")]
 pub(crate) const RETURN_ADDRESS: usize = 30;
 /// DWARF number of the register in which a call leaves its return address, x30.
-pub(crate) const LINK_REGISTER: Option<usize> = Some(30);
+pub(crate) const LINK_REGISTER: Option<usize> = Some(LINK);
+pub(super) const LINK: usize = 30;
 /// DWARF numbers of the registers that a function must restore before it returns, besides the stack
 /// pointer. The frame pointer is the first.
 pub(crate) const CALLEE_SAVED: [usize; 11] = [FRAME_POINTER, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28];

@@ -1,6 +1,6 @@
 //! Machine code around return addresses: calls, lengths of operands.
 
-use crate::arch::CallBefore;
+use crate::arch::{CallBefore, LeafCaller, LeafFrame};
 
 /// Alignment of the stack pointer before a call, and so of frame pointers.
 pub(crate) const STACK_ALIGNMENT: u64 = 16;
@@ -19,6 +19,13 @@ pub(crate) fn call_before(code: &[u8], return_address: u64) -> Option<CallBefore
         operands.first().is_some_and(|first| first >> 3 & 7 == 2) && operands_length(operands) == Some(length - 1)
     };
     [2, 3, 4, 6, 7].into_iter().any(is_indirect).then_some(CallBefore::Indirect)
+}
+
+/// Finds the caller of a function that has its return address in a register. There is none: calls
+/// push it.
+#[inline(always)]
+pub(crate) fn leaf_caller(_frame: &mut impl LeafFrame, _pc: u64, _sp: u64) -> Option<LeafCaller> {
+    None
 }
 
 /// Returns the length of an instruction's operands: the byte that names them, an index, and an

@@ -16,7 +16,8 @@
 //! depend on any of them. Of a sleeping thread only the stack pointer is known; where a function
 //! keeps its frame address in the frame pointer, the way to it from the start of the function tells
 //! how far the stack pointer has moved instead, or the return address of the next call of this very
-//! function ends its frame.
+//! function ends its frame. Where calls leave the return address in a register, the caller of a
+//! function that has saved nothing is the one that the frame above it names ([`leaf_caller`]).
 //!
 //! framehop would do the second step. It knows three registers and no memory in expressions of the
 //! tables, and goes on by frame pointers where these do not suffice, without telling. It serves as
@@ -28,6 +29,7 @@
 mod expressions;
 mod frame_section;
 mod header_table;
+mod leaf_caller;
 mod mapped_file;
 mod modules;
 mod rule;
@@ -181,6 +183,8 @@ impl ProcessUnwinder {
 
     fn walk_to_root(&mut self, mut registers: ThreadRegisters, stack: &StackCopy, frames: &mut Vec<u64>) -> WalkEnd {
         let mut address = FrameAddress::Instruction(registers.ip);
+        // The address by which the next frame is shown, if it is another one.
+        let mut shown = None;
         for _ in 0..MAX_STEPS {
             let mut rule = self.rule(address, &registers, stack);
             if rule == Some(CodeRule::NotCalled) {
@@ -194,7 +198,7 @@ impl ProcessUnwinder {
                 // The code to which a handler returns stands for the interrupted code.
                 Some(CodeRule::SignalReturn) if is_return => {}
                 Some(CodeRule::Entry) => frames.push(FrameAddress::Instruction(registers.ip).pack()),
-                _ => frames.push(address.pack()),
+                _ => frames.push(shown.take().unwrap_or(address).pack()),
             }
             let stepped = match rule {
                 Some(CodeRule::SignalReturn) => {
@@ -224,6 +228,13 @@ impl ProcessUnwinder {
                 }
                 Some(CodeRule::Unknown | CodeRule::NotCalled) | None => by_frame_pointer(&registers, stack),
             };
+            if stepped == Stepped::Failed(NoValue::UnknownRegister)
+                && !is_return
+                && let Some((caller, by)) = rule.and_then(|rule| self.step_from_leaf(rule, &registers, stack))
+            {
+                (registers, address, shown) = (caller, FrameAddress::Return(caller.ip), Some(by));
+                continue;
+            }
             let caller = match stepped {
                 Stepped::Root => return WalkEnd::Root,
                 Stepped::Failed(NoValue::NoStack(address)) => return self.missing_stack(address, stack),
