@@ -300,7 +300,7 @@ fn heads(canvas: &mut Canvas<'_>, area: Rect, context: &PaneContext<'_>, plan: &
     }
     if let Some(trend) = plan.trend {
         let style = canvas.style(Role::Column);
-        canvas.put(area.x + trend, y, TREND_COLUMNS, "trend", style);
+        canvas.put(area.x + trend, y, TREND_COLUMNS, "trend/max", style);
     }
     let style = canvas.style(Role::Column);
     let owners = if shown_group(context) == Grouping::Process { "process" } else { "thread" };
