@@ -225,7 +225,8 @@ impl Profile {
                 // A number that belongs to no known thread names no holder.
                 let holder = process.threads.get(&wait.holder).copied().filter(|_| wait.holder != 0);
                 if process.threads.contains_key(&wait.tid) {
-                    let id = self.waits.intern(KnownWait::new(&wait, holder));
+                    let data = wait.call.futex().and_then(|address| process.mappings.find_data(address));
+                    let id = self.waits.intern(KnownWait::new(&wait, holder, data));
                     // The holder of a lock may change during one wait.
                     let since_ns = process.waits.get(&wait.tid).and_then(|known| known.since_ns);
                     let wait_now = CurrentWait { wait: id, since_ns, seen_ns: Some(at_ns), stack: None };

@@ -112,20 +112,18 @@ impl Names {
                     continue;
                 }
                 Frame::Wait(wait) => {
-                    self.waits.add(profile, id, wait);
+                    let data = self.waits.add(profile, id, wait);
                     self.rename_wait(profile, id);
                     continue;
                 }
                 Frame::Code { module, address } => {
                     let file = profile.modules.file(module);
-                    let request = requests.entry(module).or_insert_with(|| SymbolRequest {
-                        module,
-                        file: file.clone(),
-                        pid: profile.modules.last_mapped_by(module),
-                        addresses: Vec::new(),
-                        recorded_at: None,
-                    });
-                    request.addresses.push((id, address));
+                    if let Some((module, address)) = data {
+                        request(&mut requests, profile, module).addresses.push((id, address));
+                        self.lines[index].settled = false;
+                        self.pending += 1;
+                    }
+                    request(&mut requests, profile, module).addresses.push((id, address));
                     self.pending += 1;
                     let name = match kallsyms::is_kernel(file) {
                         // A place in it tells nothing.
@@ -210,6 +208,11 @@ impl Names {
     pub fn wait<'a>(&'a self, profile: &'a Profile, frame: FrameId) -> Option<ExplainedWait<'a>> {
         self.waits.explain(profile, frame)
     }
+    /// The wait that stands for all on a futex at an address in the data of a file.
+    pub fn wait_at(&self, module: ModuleId, address: u64) -> Option<FrameId> {
+        self.waits.at(module, address)
+    }
+
 
     /// Sets the final name of a frame, which may be the next new one.
     fn settle(&mut self, frame: FrameId, function: Function) {
@@ -258,6 +261,11 @@ impl Names {
         let lines = resolved.into_iter().map(|line| {
             let ResolvedLine { full, short, file, line, inlined } = line;
             // Names of generated code are as their compiler wrote them.
+        if self.waits.contains(id) {
+            // What has been resolved is the variable that has the futex.
+            self.unexplained.extend(self.waits.name_variable(id, &tidy(&resolved[0].short)));
+            return;
+        }
             let short = if module.is_empty() { short } else { tidy(&short) };
             let function = self.function_id(Function { full, short, file, module: module.clone() });
             FrameLine { function, line, inlined }
@@ -314,6 +322,21 @@ impl Names {
 fn script_function(profile: &Profile, id: ScriptFunctionId) -> Function {
     let script = profile.scripts.function(id);
     let (name, file) = (sanitize(&script.name), sanitize(&script.file));
+/// The request for symbols of a module, among those of others.
+fn request<'a>(
+    requests: &'a mut HashMap<ModuleId, SymbolRequest>,
+    profile: &Profile,
+    module: ModuleId,
+) -> &'a mut SymbolRequest {
+    requests.entry(module).or_insert_with(|| SymbolRequest {
+        module,
+        file: profile.modules.file(module).clone(),
+        pid: profile.modules.last_mapped_by(module),
+        addresses: Vec::new(),
+        recorded_at: None,
+    })
+}
+
     if file.is_empty() {
         return Function { full: name.clone(), short: name, file, module: INTERPRETED_CODE.to_owned() };
     }

@@ -205,14 +205,14 @@ fn the_screen_names_waits_and_a_deadlock() {
     let mut terminal = Terminal::start(140, 45, &command);
     terminal.see("deadlock: first and second wait for each other's locks");
     terminal.keys("5");
-    terminal.see("[lock] held by holder");
+    terminal.see("[lock mutex] held by holder");
     terminal.see("in wait_lock");
-    terminal.see("[lock] held by holder for 1");
+    terminal.see("[lock mutex] held by holder for 1");
     terminal.keys("/first\r");
     terminal.keys("H");
     terminal.see("Who holds the lock");
     terminal.see("first (");
-    terminal.see("[lock] held by first for");
+    terminal.see("held by first for");
     terminal.keys("\x1b");
     terminal.see("waits for, or top function");
     terminal.keys("1:waits\r");

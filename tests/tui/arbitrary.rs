@@ -278,6 +278,7 @@ fn wait_shares() -> impl Strategy<Value = Vec<WaitShare>> {
     let share = (prop::sample::select(reasons.to_vec()), name(), name(), number());
     let share = share.prop_map(|(reason, holder, within, weight_ns)| WaitShare {
         reason,
+        variable: within.as_str().into(),
         holder: Text::from(holder),
         within: Text::from(within),
         weight_ns,
