@@ -76,6 +76,7 @@ impl Default for WaitTable {
         let mut table = WaitTable { waits: Vec::new(), ids: HashMap::new() };
         table.intern(KnownWait::of(WaitReason::Runnable));
         table.intern(KnownWait::of(WaitReason::Stopped));
+        table.intern(KnownWait::of(WaitReason::Throttled));
         table
     }
 }
@@ -85,6 +86,8 @@ impl WaitTable {
     pub(super) const RUNNABLE: WaitId = WaitId(0);
     /// The wait of a stopped process.
     pub(super) const STOPPED: WaitId = WaitId(1);
+    /// The wait for the next period of a CPU quota.
+    pub(super) const THROTTLED: WaitId = WaitId(2);
 
     /// Returns the id of a wait, and adds it if it is new.
     pub(super) fn intern(&mut self, mut wait: KnownWait) -> WaitId {
@@ -136,6 +139,7 @@ mod tests {
         assert_eq!(table.waits.len(), MAX_WAITS + 1, "those, and one for further ones");
         assert_eq!(table.get(WaitTable::RUNNABLE).reason, WaitReason::Runnable);
         assert_eq!(table.get(WaitTable::STOPPED).reason, WaitReason::Stopped);
+        assert_eq!(table.get(WaitTable::THROTTLED).reason, WaitReason::Throttled);
         assert_eq!(table.intern(read("pipe:[7]", false)), first);
     }
 }

@@ -225,6 +225,7 @@ impl Process {
             _ => None,
         };
         ReceivedStack { identity, frames: &frames[..frames.len().min(MAX_FRAMES)], is_truncated, wait }
+            flags if flags & flag::THROTTLED != 0 => Some(WaitTable::THROTTLED),
     }
 
     /// The frame of an address in the selected module generation. `id` is the id of this process.
