@@ -18,6 +18,7 @@ use super::sample_times::SampleTimes;
 use super::script::ScriptTable;
 use super::stack::StackTable;
 use super::thread::{Thread, ThreadId, ThreadState};
+use super::titles::TitleTable;
 use super::totals::Totals;
 use super::waits::{KnownWait, WaitTable};
 use crate::wire::{Arrival, Clock, ConnectionEvent, EngineState, Message, SourceId, StackHash, StackHasher};
@@ -42,6 +43,8 @@ pub struct Profile {
     pub modules: ModuleTable,
     /// The waits of all threads.
     pub waits: WaitTable,
+    /// The titles of processes.
+    pub titles: TitleTable,
     /// Functions of interpreters of all processes.
     pub scripts: ScriptTable,
     /// The frames that are shown of threads that run an interpreter.

@@ -111,18 +111,22 @@ impl Names {
                     self.settle(id, process_label(profile, process));
                     continue;
                 }
+                Frame::Title(title) => {
+                    self.settle(id, label("title", profile.titles.get(title), 0));
+                    continue;
+                }
                 Frame::Wait(wait) => {
                     let data = self.waits.add(profile, id, wait);
                     self.rename_wait(profile, id);
-                    continue;
-                }
-                Frame::Code { module, address } => {
-                    let file = profile.modules.file(module);
                     if let Some((module, address)) = data {
                         request(&mut requests, profile, module).addresses.push((id, address));
                         self.lines[index].settled = false;
                         self.pending += 1;
                     }
+                    continue;
+                }
+                Frame::Code { module, address } => {
+                    let file = profile.modules.file(module);
                     request(&mut requests, profile, module).addresses.push((id, address));
                     self.pending += 1;
                     let name = match kallsyms::is_kernel(file) {
@@ -204,15 +208,15 @@ impl Names {
         }
     }
 
-    /// The wait that a frame stands for.
-    pub fn wait<'a>(&'a self, profile: &'a Profile, frame: FrameId) -> Option<ExplainedWait<'a>> {
-        self.waits.explain(profile, frame)
-    }
     /// The wait that stands for all on a futex at an address in the data of a file.
     pub fn wait_at(&self, module: ModuleId, address: u64) -> Option<FrameId> {
         self.waits.at(module, address)
     }
 
+    /// The wait that a frame stands for.
+    pub fn wait<'a>(&'a self, profile: &'a Profile, frame: FrameId) -> Option<ExplainedWait<'a>> {
+        self.waits.explain(profile, frame)
+    }
 
     /// Sets the final name of a frame, which may be the next new one.
     fn settle(&mut self, frame: FrameId, function: Function) {
@@ -257,15 +261,15 @@ impl Names {
         if resolved.is_empty() || !is_last && entry.settled {
             return;
         }
-        let module = self.function(self.lines[id.0 as usize].lines[0].function).module.clone();
-        let lines = resolved.into_iter().map(|line| {
-            let ResolvedLine { full, short, file, line, inlined } = line;
-            // Names of generated code are as their compiler wrote them.
         if self.waits.contains(id) {
             // What has been resolved is the variable that has the futex.
             self.unexplained.extend(self.waits.name_variable(id, &tidy(&resolved[0].short)));
             return;
         }
+        let module = self.function(self.lines[id.0 as usize].lines[0].function).module.clone();
+        let lines = resolved.into_iter().map(|line| {
+            let ResolvedLine { full, short, file, line, inlined } = line;
+            // Names of generated code are as their compiler wrote them.
             let short = if module.is_empty() { short } else { tidy(&short) };
             let function = self.function_id(Function { full, short, file, module: module.clone() });
             FrameLine { function, line, inlined }
@@ -318,10 +322,6 @@ impl Names {
     }
 }
 
-/// A function of an interpreter. Its line tells apart functions of one name, such as `<lambda>`.
-fn script_function(profile: &Profile, id: ScriptFunctionId) -> Function {
-    let script = profile.scripts.function(id);
-    let (name, file) = (sanitize(&script.name), sanitize(&script.file));
 /// The request for symbols of a module, among those of others.
 fn request<'a>(
     requests: &'a mut HashMap<ModuleId, SymbolRequest>,
@@ -337,6 +337,10 @@ fn request<'a>(
     })
 }
 
+/// A function of an interpreter. Its line tells apart functions of one name, such as `<lambda>`.
+fn script_function(profile: &Profile, id: ScriptFunctionId) -> Function {
+    let script = profile.scripts.function(id);
+    let (name, file) = (sanitize(&script.name), sanitize(&script.file));
     if file.is_empty() {
         return Function { full: name.clone(), short: name, file, module: INTERPRETED_CODE.to_owned() };
     }
