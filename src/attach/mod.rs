@@ -10,6 +10,7 @@
 //!
 //! This folder ends where the agent connects: the sockets are in `link::listener`.
 
+pub mod cpu_quota;
 pub mod diagnose;
 mod error;
 pub mod find;

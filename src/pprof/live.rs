@@ -242,6 +242,7 @@ impl LiveExporter {
                 | Frame::LeftOut
                 | Frame::MemoryLimit
                 | Frame::Wait(_)
+                | Frame::Title(_)
                 | Frame::Thread(_)
                 | Frame::Process(_)
                 | Frame::Recording(_) => (None, 0),

@@ -87,7 +87,12 @@ fn frame_names(profile: &Profile, names: &Names, id: FrameId) -> Vec<String> {
         Frame::Script { .. } => return vec![script_name(names, id)],
         Frame::MemoryLimit => return vec!["?![memory limit]".to_owned()],
         Frame::LeftOut => return vec!["?![frames left out]".to_owned()],
-        Frame::Truncated | Frame::Wait(_) | Frame::Thread(_) | Frame::Process(_) | Frame::Recording(_) => {
+        Frame::Truncated
+        | Frame::Wait(_)
+        | Frame::Title(_)
+        | Frame::Thread(_)
+        | Frame::Process(_)
+        | Frame::Recording(_) => {
             return vec!["[truncated]".to_owned()];
         }
     };

@@ -19,6 +19,7 @@ use super::sample_times::SampleTimes;
 use super::script::ScriptTable;
 use super::stack::StackTable;
 use super::thread::{Thread, ThreadId, ThreadState};
+use super::titles::TitleTable;
 use super::totals::Totals;
 use super::waits::{KnownWait, WaitTable};
 use crate::wire::{Arrival, Clock, ConnectionEvent, EngineState, Message, SourceId, StackHash, StackHasher};
@@ -43,6 +44,8 @@ pub struct Profile {
     pub modules: ModuleTable,
     /// The waits of all threads.
     pub waits: WaitTable,
+    /// The titles of processes.
+    pub titles: TitleTable,
     /// Functions of interpreters of all processes.
     pub scripts: ScriptTable,
     /// The frames that are shown of threads that run an interpreter.
@@ -230,7 +233,8 @@ impl Profile {
                 // A number that belongs to no known thread names no holder.
                 let holder = process.threads.get(&wait.holder).copied().filter(|_| wait.holder != 0);
                 if process.threads.contains_key(&wait.tid) {
-                    let id = self.waits.intern(KnownWait::new(&wait, holder));
+                    let data = wait.call.futex().and_then(|address| process.mappings.find_data(address));
+                    let id = self.waits.intern(KnownWait::new(&wait, holder, data));
                     // The holder of a lock may change during one wait.
                     let since_ns = process.waits.get(&wait.tid).and_then(|known| known.since_ns);
                     let wait_now = CurrentWait { wait: id, since_ns, seen_ns: Some(at_ns), stack: None };

@@ -1,4 +1,4 @@
-//! Indices of processes, threads and waits in a profile.
+//! Indices of processes, threads, waits and titles in a profile.
 
 /// Index of a process image in a [`Profile`](super::Profile).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -16,3 +16,7 @@ pub struct RecordingId(pub u32);
 /// Index of a wait in a [`WaitTable`](super::waits::WaitTable).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct WaitId(pub u32);
+
+/// Index of a title in a [`TitleTable`](super::titles::TitleTable).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct TitleId(pub u32);

@@ -29,6 +29,7 @@ pub mod stack;
 #[cfg(test)]
 mod tests;
 pub mod thread;
+pub mod titles;
 pub mod totals;
 pub mod waits;
 mod weight;

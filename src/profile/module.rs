@@ -185,6 +185,15 @@ impl Mappings {
         let mapping = self.mappings.iter().rev().find(is_valid)?;
         Some((mapping.module, address.wrapping_sub(mapping.bias)))
     }
+
+    /// Returns the file that may have its data at an address of the process now, and the address
+    /// within the file. Data lies behind code, so it is the nearest file below. The symbols of that
+    /// file tell whether the address is part of its data.
+    pub(super) fn find_data(&self, address: u64) -> Option<(ModuleId, u64)> {
+        let is_below = |mapping: &&Mapping| mapping.unloaded_at.is_none() && mapping.start <= address;
+        let mapping = self.mappings.iter().filter(is_below).max_by_key(|mapping| mapping.start)?;
+        Some((mapping.module, address.wrapping_sub(mapping.bias)))
+    }
 }
 
 #[cfg(test)]
@@ -208,6 +217,20 @@ mod tests {
         let [a, b] = ["a.so", "b.so"].map(|name| Some((name.to_owned(), 0x234)));
         assert_eq!(names, [None, a.clone(), a, None, b.clone(), b]);
         assert_eq!([0xfff, 0x2000].map(|address| mappings.find(1, address)), [None, None]);
+    }
+
+    #[test]
+    fn data_belongs_to_the_nearest_loaded_file_below() {
+        let (mut table, mut mappings) = (ModuleTable::default(), Mappings::default());
+        mappings.load(&module(1, 1, 0x1000, "/a.so"), &mut table, 7);
+        mappings.load(&module(2, 2, 0x9000, "/b.so"), &mut table, 7);
+        let data = |mappings: &Mappings, address| mappings.find_data(address);
+        let [a, b] = [ModuleId(0), ModuleId(1)];
+        assert_eq!(data(&mappings, 0x8fff), Some((a, 0x7fff)));
+        assert_eq!(data(&mappings, 0xa010), Some((b, 0x1010)));
+        assert_eq!(data(&mappings, 0xfff), None);
+        mappings.unload(&wire::Unload { id: 2, generation: 3 });
+        assert_eq!(data(&mappings, 0xa010), Some((a, 0x9010)));
     }
 
     #[test]

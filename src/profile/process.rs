@@ -4,7 +4,7 @@
 use super::by_clock::ByClock;
 use super::hash::IdMap;
 pub use super::ids::ProcessId;
-use super::ids::{RecordingId, ThreadId, WaitId};
+use super::ids::{RecordingId, ThreadId, TitleId, WaitId};
 use super::module::Mappings;
 use super::sample_cache::SampleCache;
 use super::sampling_interval::SamplingIntervals;
@@ -63,6 +63,10 @@ pub struct Process {
     pub argv: Vec<String>,
     /// The command line since, which servers use as a title; empty if it was not read again.
     pub title: Vec<String>,
+    /// That title, if it is another than the command line at the time of the Hello.
+    pub(super) title_id: Option<TitleId>,
+    /// The command line at the time of the Hello as a title, once titles are shown.
+    pub first_title: Option<TitleId>,
     /// The name that it has given to itself, if its parent runs the same program under another one.
     pub own_name: Option<String>,
     /// Viewer's clock minus target's clock, ns.
@@ -112,6 +116,8 @@ impl Process {
             executable: String::from_utf8_lossy(&hello.executable).into_owned(),
             argv: split_arguments(&hello.argv),
             title: Vec::new(),
+            title_id: None,
+            first_title: None,
             own_name: None,
             clock_offset_ns: offset_ns(at_ns, hello.monotonic_ns),
             connected: true,

@@ -208,9 +208,14 @@ impl Profile {
         self.threads[id.0 as usize].state = state;
     }
 
-    /// Sets the title of a process: its arguments, as read from `/proc` again.
+    /// Sets the title of a process: its arguments, as read from `/proc` again. The samples from now
+    /// on belong to it.
     pub fn set_title(&mut self, id: ProcessId, title: Vec<String>) {
-        self.processes[id.0 as usize].title = title;
+        let process = &mut self.processes[id.0 as usize];
+        if process.title_id.is_some() && process.title != title || title != process.argv {
+            process.title_id = Some(self.titles.intern(&title));
+        }
+        process.title = title;
     }
 
     /// Number of times that a thread got a name. It grows with every new name.
@@ -228,14 +233,17 @@ impl Profile {
         process.recording.map(|id| self.recordings[id.0 as usize].as_str())
     }
 
-    /// Creates a frame for every thread, process and merged recording that has none, so that it can
-    /// be shown at the root of its stacks.
+    /// Creates a frame for every thread, process and merged recording that has none, and for the
+    /// title that a process had first, so that it can be shown at the root of its stacks.
     pub fn add_owner_frames(&mut self) {
         for thread in self.owner_frames.0..self.threads.len() {
             self.stacks.frame_id(Frame::Thread(ThreadId(thread as u32)));
         }
         for process in self.owner_frames.1..self.processes.len() {
             self.stacks.frame_id(Frame::Process(ProcessId(process as u32)));
+            let first_title = self.titles.intern(&self.processes[process].argv);
+            self.stacks.frame_id(Frame::Title(first_title));
+            self.processes[process].first_title = Some(first_title);
         }
         for recording in 0..self.recordings.len() {
             self.stacks.frame_id(Frame::Recording(RecordingId(recording as u32)));

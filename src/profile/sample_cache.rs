@@ -5,7 +5,7 @@
 use std::hash::BuildHasher;
 
 use super::hash::IdMap;
-use super::ids::{ThreadId, WaitId};
+use super::ids::{ThreadId, TitleId, WaitId};
 use super::module::Mappings;
 use super::stack::{Frame, FrameId, StackId, StackTable};
 use super::totals::TotalsIndex;
@@ -35,6 +35,8 @@ pub(super) struct ReceivedStack<'a> {
     pub(super) is_truncated: bool,
     /// The wait of the thread.
     pub(super) wait: Option<WaitId>,
+    /// The title of the process, if it has changed its title.
+    pub(super) title: Option<TitleId>,
 }
 
 /// The destination of samples of one thread with the same stack.
@@ -80,7 +82,8 @@ impl SampleCache {
 
     /// The cache key of a sample. It is computed without looking at frames.
     pub(super) fn key(&self, thread: ThreadId, clock: Clock, stack: &ReceivedStack<'_>) -> SampleKey {
-        SampleKey(self.samples.hasher().hash_one((thread, clock as u8, stack.is_truncated, stack.wait, stack.identity)))
+        let behind = (stack.title, stack.wait);
+        SampleKey(self.samples.hasher().hash_one((thread, clock as u8, stack.is_truncated, behind, stack.identity)))
     }
 
     /// Returns where an equal sample was added.

@@ -3,7 +3,7 @@
 //! shared. Frames hold addresses; `symbols` resolves their names.
 
 use super::hash::IdMap;
-use super::ids::{ProcessId, RecordingId, ThreadId, WaitId};
+use super::ids::{ProcessId, RecordingId, ThreadId, TitleId, WaitId};
 use super::module::ModuleId;
 use super::script::ScriptFunctionId;
 
@@ -65,6 +65,9 @@ pub enum Frame {
     MemoryLimit,
     /// A wait, at the leaf of the stack of a sleeping thread.
     Wait(WaitId),
+    /// The title of the process, behind the code of a stack and before its wait. It is shown at the
+    /// root.
+    Title(TitleId),
     /// A thread, shown at the root of its stacks. No stack in the table has this frame.
     Thread(ThreadId),
     /// A process image, shown at the root of its stacks. No stack in the table has this frame.
@@ -131,7 +134,7 @@ impl Renumbering {
         }
         let mark = table.frame_id(Frame::MemoryLimit);
         let Node { parent, frame: leaf } = self.nodes[former.index()];
-        if matches!(table.frame(leaf), Frame::Wait(_)) && parent != StackId::EMPTY {
+        if matches!(table.frame(leaf), Frame::Wait(_) | Frame::Title(_)) && parent != StackId::EMPTY {
             // The leaf of the code keeps the flat weight.
             let waiting = self.stack(parent, table);
             return table.push(waiting, leaf);
@@ -277,13 +280,27 @@ impl StackTable {
 
     /// The frame of what the thread of a stack waits for.
     pub fn wait(&self, stack: StackId) -> Option<FrameId> {
-        let leaf = self.nodes.get(stack.index())?.frame;
-        matches!(self.frames.get(leaf.0 as usize), Some(Frame::Wait(_))).then_some(leaf)
+        self.leaf_if(stack, |frame| matches!(frame, Frame::Wait(_)))
     }
 
-    /// A stack without what its thread waits for.
+    /// The frame of the title that the process of a stack had, if it had changed its title.
+    pub fn title(&self, stack: StackId) -> Option<FrameId> {
+        self.leaf_if(self.without_wait(stack), |frame| matches!(frame, Frame::Title(_)))
+    }
+
+    /// A stack without what its thread waits for and without the title of its process.
     pub fn code(&self, stack: StackId) -> StackId {
+        let stack = self.without_wait(stack);
+        if self.title(stack).is_some() { self.nodes[stack.index()].parent } else { stack }
+    }
+
+    fn without_wait(&self, stack: StackId) -> StackId {
         if self.wait(stack).is_some() { self.nodes[stack.index()].parent } else { stack }
+    }
+
+    fn leaf_if(&self, stack: StackId, is_wanted: impl Fn(&Frame) -> bool) -> Option<FrameId> {
+        let leaf = self.nodes.get(stack.index())?.frame;
+        self.frames.get(leaf.0 as usize).is_some_and(is_wanted).then_some(leaf)
     }
 
     /// Iterates over the frames of a stack, leaf first.

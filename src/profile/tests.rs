@@ -9,7 +9,7 @@ use crate::wire::{
 };
 
 use super::apply::{MAX_THREADS, OTHER_THREADS};
-use super::ids::ThreadId;
+use super::ids::{ProcessId, ThreadId};
 use super::interpreter_view::InterpreterView;
 use super::loss::Overflows;
 use super::stack::Frame;
@@ -99,6 +99,7 @@ impl TestSession {
                     let holder = known.holder.map(|holder| self.profile.thread(holder).tid);
                     format!("[{} {} {holder:?}]", known.reason.word(), known.object)
                 }
+                Frame::Title(title) => format!("[{}]", self.profile.titles.get(title)),
                 Frame::Thread(_) | Frame::Process(_) | Frame::Recording(_) => unreachable!("no stack has it"),
             };
             let frames: Vec<String> = self.profile.stacks.leaf_first(stack).map(frame).collect();
@@ -141,6 +142,35 @@ fn frames_are_file_addresses_without_the_load_bias() {
     session.sample(0, 1, 0, &[0x1010, 0x1020, 0x9000]);
     session.sample(0, 1, 0, &[0x1010, 0x1020, 0x9000]);
     assert_eq!(session.total(), owned([("a+0x10 a+0x20 0x9000", 10)]));
+}
+
+#[test]
+fn samples_belong_to_the_title_that_their_process_had() {
+    let mut session = TestSession::default();
+    session.hello(0, 1, 0);
+    session.module(0, 1, 1, "/bin/a");
+    let mut sample = |title: &str| {
+        session.profile.set_title(ProcessId(0), title.split('|').map(str::to_owned).collect());
+        session.sample(0, 1, 0, &[0x1010, 0x1020]);
+    };
+    sample("a|-x|");
+    sample("a: UPDATE waiting");
+    sample("a: UPDATE  waiting");
+    sample("a: idle");
+    sample("a|-x|");
+    let (code, update, idle, first) = ("a+0x10 a+0x20", "[a: UPDATE waiting]", "[a: idle]", "[a -x]");
+    let titled = |title: &str, ns| (format!("{title} {code}"), ns);
+    let expected = vec![titled(first, 5), titled(update, 10), titled(idle, 5), (code.to_owned(), 5)];
+    assert_eq!(session.total(), expected);
+    session.profile.visit(Clock::Prof, Span::Total, |(_, stack), _| {
+        let code: Vec<Frame> = session
+            .profile
+            .stacks
+            .leaf_first(session.profile.stacks.code(stack))
+            .map(|frame| session.profile.frame(frame))
+            .collect();
+        assert!(code.len() == 2 && code.iter().all(|frame| matches!(frame, Frame::Code { .. })), "{code:?}");
+    });
 }
 
 #[test]

@@ -5,6 +5,7 @@ use std::collections::HashMap;
 
 use super::ids::ThreadId;
 pub use super::ids::WaitId;
+use super::module::ModuleId;
 use super::stack::FrameId;
 pub use crate::process::waits::WaitReason;
 use crate::wire::Wait;
@@ -22,6 +23,8 @@ pub struct KnownWait {
     /// The file behind the descriptor, the address of the futex, or the child process; empty
     /// without any.
     pub object: String,
+    /// The file that may have the futex in its data, and the address within the file.
+    pub data: Option<(ModuleId, u64)>,
     /// The thread that holds the lock. That of a [futex](WaitReason::Futex) holds it if it is a
     /// rwlock by the names of `callers`.
     pub holder: Option<ThreadId>,
@@ -31,18 +34,18 @@ pub struct KnownWait {
 
 impl KnownWait {
     /// The wait of a message. Two threads may wait for the same.
-    pub(super) fn new(wait: &Wait<Box<[u8]>>, holder: Option<ThreadId>) -> KnownWait {
+    pub(super) fn new(wait: &Wait<Box<[u8]>>, holder: Option<ThreadId>, data: Option<(ModuleId, u64)>) -> KnownWait {
         let object = match (wait.call.futex(), wait.call.child()) {
             (Some(address), _) => format!("{address:#x}"),
             (None, Some(pid)) => format!("pid {pid}"),
             (None, None) => String::from_utf8_lossy(&wait.object).into_owned(),
         };
-        KnownWait { reason: reason(wait), object, holder, callers: Vec::new() }
+        KnownWait { reason: reason(wait), object, data, holder, callers: Vec::new() }
     }
 
     /// A wait of which the reason alone is known.
     pub fn of(reason: WaitReason) -> KnownWait {
-        KnownWait { reason, object: String::new(), holder: None, callers: Vec::new() }
+        KnownWait { reason, object: String::new(), data: None, holder: None, callers: Vec::new() }
     }
 
     /// Whether the names of the callers are needed to tell the reason.
@@ -73,6 +76,7 @@ impl Default for WaitTable {
         let mut table = WaitTable { waits: Vec::new(), ids: HashMap::new() };
         table.intern(KnownWait::of(WaitReason::Runnable));
         table.intern(KnownWait::of(WaitReason::Stopped));
+        table.intern(KnownWait::of(WaitReason::Throttled));
         table
     }
 }
@@ -82,6 +86,8 @@ impl WaitTable {
     pub(super) const RUNNABLE: WaitId = WaitId(0);
     /// The wait of a stopped process.
     pub(super) const STOPPED: WaitId = WaitId(1);
+    /// The wait for the next period of a CPU quota.
+    pub(super) const THROTTLED: WaitId = WaitId(2);
 
     /// Returns the id of a wait, and adds it if it is new.
     pub(super) fn intern(&mut self, mut wait: KnownWait) -> WaitId {
@@ -112,7 +118,7 @@ mod tests {
 
     fn read(object: &str, is_file: bool) -> KnownWait {
         let call = BlockingCall { number: Some(0), arguments: [3, 0, 0] };
-        KnownWait::new(&Wait { tid: 1, call, holder: 0, is_file, object: object.as_bytes().into() }, None)
+        KnownWait::new(&Wait { tid: 1, call, holder: 0, is_file, object: object.as_bytes().into() }, None, None)
     }
 
     #[test]
@@ -125,7 +131,7 @@ mod tests {
         let open = BlockingCall { number: Some(257), arguments: [0, 0x7000, 1] };
         let opened = |object: &[u8], is_file| Wait { tid: 1, call: open, holder: 0, is_file, object: object.into() };
         let reasons = [opened(b"pipe /tmp/f", false), opened(b"/tmp/f", true), opened(b"", false)];
-        let reasons = reasons.map(|wait| KnownWait::new(&wait, None).reason);
+        let reasons = reasons.map(|wait| KnownWait::new(&wait, None, None).reason);
         assert_eq!(reasons, [WaitReason::Write, WaitReason::Disk, WaitReason::Disk]);
         (0..2 * MAX_WAITS).for_each(|number| {
             table.intern(read(&format!("pipe:[{number}]"), false));
@@ -133,6 +139,7 @@ mod tests {
         assert_eq!(table.waits.len(), MAX_WAITS + 1, "those, and one for further ones");
         assert_eq!(table.get(WaitTable::RUNNABLE).reason, WaitReason::Runnable);
         assert_eq!(table.get(WaitTable::STOPPED).reason, WaitReason::Stopped);
+        assert_eq!(table.get(WaitTable::THROTTLED).reason, WaitReason::Throttled);
         assert_eq!(table.intern(read("pipe:[7]", false)), first);
     }
 }

@@ -15,7 +15,7 @@ use crate::tally::query::Query;
 use crate::tally::tallier::{Extras, Tallier, Tallies};
 use crate::tally::text::Text;
 use crate::tally::threads::{ThreadTable, ThreadsQuery};
-use crate::tally::top::TopRow;
+use crate::tally::top::{TopRow, TopTable};
 use crate::tally::trend::{Trend, Trends};
 
 /// The inputs of a cached result: query, centre and listing, flame graph, version of the names,
@@ -106,6 +106,8 @@ impl Baseline {
             }
         };
         self.judge = judge;
+        let base = |table: &TopTable| if of_kept { table.kept_ns } else { table.total_ns };
+        let bases_ns = (base(&before.table), base(&now.table));
         let rows = now.table.rows.iter().map(|row| row.full.clone());
         let trends: HashMap<Text, Trend> = rows.zip(now.trends.rows.iter().copied()).collect();
         now.table = diff::diff_tables(&now.table, &before.table, (&judge, bursts), (query.sort, of_kept)).into();
@@ -119,7 +121,7 @@ impl Baseline {
                 diff::diff_tables(now, before, (&SignificanceTest::accept_all(), bursts), (query.sort, of_kept)).into();
         }
         if let (Some(now), Some(before)) = (&mut now.callers, &before.callers) {
-            *now = diff::diff_callers(now, before, (&judge, bursts));
+            *now = diff::diff_callers(now, before, bases_ns, (&judge, bursts));
         }
         if let (Some(now), Some(before)) = (&mut now.lines, &before.lines) {
             *now = diff::diff_lines(now, before, (&judge, bursts));

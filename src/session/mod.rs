@@ -45,6 +45,7 @@ mod settings;
 mod shown_samples;
 mod socket_names;
 mod thread_states;
+mod throttling;
 mod timed_replay;
 mod unsampled_time;
 mod warning;

@@ -311,7 +311,8 @@ impl Player {
             SymbolStatus::Missing(why) => SymbolState::Missing(why),
         };
         let frames = addresses.into_iter().filter_map(|(address, lines)| {
-            let id = model.profile.stacks.find(Frame::Code { module, address })?;
+            let code = model.profile.stacks.find(Frame::Code { module, address });
+            let id = code.or_else(|| model.names.wait_at(module, address))?;
             Some((id, lines.into_iter().map(resolved_line).collect()))
         });
         let frames: Vec<(FrameId, Vec<ResolvedLine>)> = frames.collect();

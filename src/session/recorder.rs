@@ -306,6 +306,7 @@ pub(super) fn all_names(profile: &Profile, names: &Names, is_wanted: impl Fn(&Fu
 fn named(reply: &SymbolReply, profile: &Profile) -> FileSymbols {
     let addresses = reply.frames.iter().filter_map(|(id, lines)| match profile.frame(*id) {
         Frame::Code { address, .. } => Some((address, lines.iter().map(line).collect())),
+        Frame::Wait(wait) => Some((profile.waits.get(wait).data?.1, lines.iter().map(line).collect())),
         _ => None,
     });
     let file = file(profile.modules.file(reply.module));

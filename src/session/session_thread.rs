@@ -31,6 +31,7 @@ use super::scheduler::{ANSWER_NS, AnswerScope, Scheduler};
 use super::settings::{NOTICES, Settings};
 use super::socket_names::SocketNames;
 use super::thread_states;
+use super::throttling::Throttling;
 use super::warning::warning;
 use crate::attach::launch;
 use crate::link::recording::{Block, CpuReading, RecordingError, RecordingInfo};
@@ -88,6 +89,7 @@ pub(super) struct SessionThread {
     feed: SampleSource,
     recorder: Recorder,
     socket_names: SocketNames,
+    throttling: Throttling,
     settings: Settings,
     notices: Sender<Notice>,
     started_ns: u64,
@@ -160,6 +162,7 @@ impl SessionThread {
             model,
             recorder,
             socket_names: SocketNames::default(),
+            throttling: Throttling::default(),
             overhead_limiter: OverheadLimiter::new(settings.budget),
             cost: SamplingCost::new(started_ns),
             halved_for: None,
@@ -289,6 +292,9 @@ impl SessionThread {
 
     fn apply_all(&mut self, mut arrivals: Vec<Arrival>) {
         self.socket_names.describe(&mut arrivals);
+        if matches!(self.feed, SampleSource::Live(_)) {
+            self.throttling.mark(&mut arrivals);
+        }
         for arrival in &arrivals {
             if let ConnectionEvent::Received(Message::Busy { viewer }) = arrival.event {
                 self.warn(format!("process {} is already watched by sigtop pid {viewer}", arrival.pid));

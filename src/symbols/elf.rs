@@ -247,6 +247,12 @@ impl Section {
         self.header.sh_flags(ORDER).contains(elf::SHF_EXECINSTR)
     }
 
+    /// Whether it has variables that the program changes: `.data`, `.bss` and what belongs to them.
+    pub(super) fn is_data(&self) -> bool {
+        let is_named = self.name.starts_with(b".data") || self.name.starts_with(b".bss");
+        is_named && !self.name.starts_with(b".data.rel.ro")
+    }
+
     pub(super) fn address(&self) -> u64 {
         self.header.sh_addr(ORDER)
     }

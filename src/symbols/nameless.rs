@@ -106,7 +106,14 @@ mod tests {
         let range = |start, end| SymbolRange { start, end, name: 0 };
         let ranges = Box::new([range(0x1000, 0x1035), range(0x1040, 0x1044), range(0x1100, 0x1120)]);
         let names = Box::new(*b"real\0");
-        let mut table = SymbolTable { ranges, folded: Box::default(), names, is_full: false, symbol_bytes: 5 };
+        let mut table = SymbolTable {
+            ranges,
+            data: Box::default(),
+            folded: Box::default(),
+            names,
+            is_full: false,
+            symbol_bytes: 5,
+        };
         table.add_gaps([(0x1000, 0x1200), (0x3000, 0x3010), (0x4000, 0x4040)].into_iter(), "a", |start, _| {
             start == 0x4000
         });
@@ -121,8 +128,14 @@ mod tests {
     #[test]
     fn stubs_are_named_where_no_symbol_is() {
         let ranges = Box::new([SymbolRange { start: 16, end: 32, name: 0 }]);
-        let mut table =
-            SymbolTable { ranges, folded: Box::default(), names: Box::new(*b"real\0"), is_full: true, symbol_bytes: 5 };
+        let mut table = SymbolTable {
+            ranges,
+            data: Box::default(),
+            folded: Box::default(),
+            names: Box::new(*b"real\0"),
+            is_full: true,
+            symbol_bytes: 5,
+        };
         let stub = |start: u64, name: &[u8]| PltStub { start, end: start + 16, name: name.into() };
         table.add_stubs(vec![stub(0, b"puts"), stub(16, b"exit"), stub(8, b"crossing"), stub(32, b"read")]);
         let names: Vec<&[u8]> = [0, 15, 16, 31, 32, 47].into_iter().filter_map(|address| table.name(address)).collect();
@@ -135,6 +148,7 @@ mod tests {
         let ranges = Box::new([SymbolRange { start: 0x20, end: 0x30, name: 0 }]);
         let mut table = SymbolTable {
             ranges,
+            data: Box::default(),
             folded: Box::default(),
             names: Box::new(*b"real\0"),
             is_full: false,

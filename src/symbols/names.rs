@@ -115,21 +115,23 @@ impl Names {
                     self.settle(id, label("source", &profile.recordings()[recording.0 as usize], 0));
                     continue;
                 }
+                Frame::Title(title) => {
+                    self.settle(id, label("title", profile.titles.get(title), 0));
+                    continue;
+                }
                 Frame::Wait(wait) => {
-                    self.waits.add(profile, id, wait);
+                    let data = self.waits.add(profile, id, wait);
                     self.rename_wait(profile, id);
+                    if let Some((module, address)) = data {
+                        request(&mut requests, profile, module).addresses.push((id, address));
+                        self.lines[index].settled = false;
+                        self.pending += 1;
+                    }
                     continue;
                 }
                 Frame::Code { module, address } => {
                     let file = profile.modules.file(module);
-                    let request = requests.entry(module).or_insert_with(|| SymbolRequest {
-                        module,
-                        file: file.clone(),
-                        pid: profile.modules.last_mapped_by(module),
-                        addresses: Vec::new(),
-                        recorded_at: None,
-                    });
-                    request.addresses.push((id, address));
+                    request(&mut requests, profile, module).addresses.push((id, address));
                     self.pending += 1;
                     let name = match kallsyms::is_kernel(file) {
                         // A place in it tells nothing.
@@ -210,6 +212,11 @@ impl Names {
         }
     }
 
+    /// The wait that stands for all on a futex at an address in the data of a file.
+    pub fn wait_at(&self, module: ModuleId, address: u64) -> Option<FrameId> {
+        self.waits.at(module, address)
+    }
+
     /// The wait that a frame stands for.
     pub fn wait<'a>(&'a self, profile: &'a Profile, frame: FrameId) -> Option<ExplainedWait<'a>> {
         self.waits.explain(profile, frame)
@@ -256,6 +263,11 @@ impl Names {
             self.version += 1;
         }
         if resolved.is_empty() || !is_last && entry.settled {
+            return;
+        }
+        if self.waits.contains(id) {
+            // What has been resolved is the variable that has the futex.
+            self.unexplained.extend(self.waits.name_variable(id, &tidy(&resolved[0].short)));
             return;
         }
         let module = self.function(self.lines[id.0 as usize].lines[0].function).module.clone();
@@ -312,6 +324,21 @@ impl Names {
     pub fn version(&self) -> u64 {
         self.version
     }
+}
+
+/// The request for symbols of a module, among those of others.
+fn request<'a>(
+    requests: &'a mut HashMap<ModuleId, SymbolRequest>,
+    profile: &Profile,
+    module: ModuleId,
+) -> &'a mut SymbolRequest {
+    requests.entry(module).or_insert_with(|| SymbolRequest {
+        module,
+        file: profile.modules.file(module).clone(),
+        pid: profile.modules.last_mapped_by(module),
+        addresses: Vec::new(),
+        recorded_at: None,
+    })
 }
 
 /// A function of an interpreter. Its line tells apart functions of one name, such as `<lambda>`.

@@ -8,7 +8,8 @@
 //! table (`.symtab`), where everything that could follow has an entry. Exports (`.dynsym`) of a
 //! stripped file without a size name nothing. Of nested symbols the innermost counts.
 //!
-//! Code without a symbol is in [`nameless`](super::nameless).
+//! Code without a symbol is in [`nameless`](super::nameless). Variables have ranges of their own:
+//! they name the locks that threads wait for.
 
 use object::elf::{self, Sym64};
 use object::{LittleEndian, pod};
@@ -32,6 +33,8 @@ const MAX_OTHERS: usize = 64;
 pub(super) struct SymbolTable {
     /// The named ranges by address, without overlaps.
     pub(super) ranges: Box<[SymbolRange]>,
+    /// The ranges of variables, in the same form.
+    pub(super) data: Box<[SymbolRange]>,
     /// Pairs of names, sorted: that of a function, and one of another function that the linker has
     /// folded into it because their code is identical.
     pub(super) folded: Box<[(u32, u32)]>,
@@ -128,7 +131,14 @@ impl SymbolTable {
             names.extend(name.iter().copied().filter(|&byte| byte != 0).chain([0]));
         }
         let symbol_bytes = names.len();
-        SymbolTable { ranges: ranges.into(), folded: Box::default(), names: names.into(), is_full: true, symbol_bytes }
+        SymbolTable {
+            ranges: ranges.into(),
+            data: Box::default(),
+            folded: Box::default(),
+            names: names.into(),
+            is_full: true,
+            symbol_bytes,
+        }
     }
 
     /// The raw name of the function at an address.
@@ -144,8 +154,13 @@ impl SymbolTable {
 
     /// The range of the function at an address.
     pub(super) fn range(&self, address: u64) -> Option<SymbolRange> {
-        let index = self.ranges.partition_point(|range| range.start <= address).checked_sub(1)?;
-        Some(self.ranges[index]).filter(|range| address < range.end)
+        range_at(&self.ranges, address)
+    }
+
+    /// The raw name of the variable at an address, and the offset in it.
+    pub(super) fn variable(&self, address: u64) -> Option<(&[u8], u64)> {
+        let range = range_at(&self.data, address)?;
+        Some((string_at(&self.names, range.name), address - range.start))
     }
 
     /// The raw names of other functions that have the code at an address, too.
@@ -171,8 +186,15 @@ impl SymbolTable {
 
     /// The memory it takes.
     pub(super) fn memory_bytes(&self) -> u64 {
-        (self.ranges.len() * size_of::<SymbolRange>() + size_of_val(&*self.folded) + self.names.len()) as u64
+        let ranges = size_of_val(&*self.ranges) + size_of_val(&*self.data);
+        (ranges + size_of_val(&*self.folded) + self.names.len()) as u64
     }
+}
+
+/// The range at an address among sorted ones.
+fn range_at(ranges: &[SymbolRange], address: u64) -> Option<SymbolRange> {
+    let index = ranges.partition_point(|range| range.start <= address).checked_sub(1)?;
+    Some(ranges[index]).filter(|range| address < range.end)
 }
 
 /// Collects the symbols of several tables.
@@ -181,6 +203,7 @@ struct SymbolTableBuilder {
     names: Vec<u8>,
     sized: Vec<RawSymbol>,
     endless: Vec<RawSymbol>,
+    data: Vec<RawSymbol>,
     bounds: Bounds,
 }
 
@@ -202,19 +225,18 @@ impl SymbolTableBuilder {
         let is_full = table == b".symtab";
         for symbol in symbols {
             let Some(index) = symbol.st_shndx.get(ORDER).index() else { continue };
-            let Some(home) = elf.sections().get(usize::from(index)).filter(|section| section.is_code()) else {
-                continue;
-            };
+            let home = elf.sections().get(usize::from(index));
+            let Some(home) = home.filter(|section| section.is_code() || section.is_data()) else { continue };
             let (start, size) = (symbol.st_value.get(ORDER), symbol.st_size.get(ORDER));
             if !(home.address()..home.end()).contains(&start) {
                 continue;
             }
-            if is_full {
+            if is_full && home.is_code() {
                 self.bounds.starts.push(start);
             }
-            let is_label = match symbol.st_type() {
-                elf::STT_FUNC | elf::STT_GNU_IFUNC => false,
-                elf::STT_NOTYPE => true,
+            let is_label = match (home.is_code(), symbol.st_type()) {
+                (true, elf::STT_FUNC | elf::STT_GNU_IFUNC) | (false, elf::STT_OBJECT) => false,
+                (true, elf::STT_NOTYPE) => true,
                 _ => continue,
             };
             let is_weak = symbol.st_bind() == elf::STB_WEAK;
@@ -230,9 +252,10 @@ impl SymbolTableBuilder {
             let end = if size == 0 { 0 } else { start.saturating_add(size).min(home.end()) };
             let symbol = RawSymbol { start, end, name: base + offset, rank };
             match size {
-                0 if is_full => self.endless.push(symbol),
+                0 if is_full && home.is_code() => self.endless.push(symbol),
                 0 => {}
-                _ => self.sized.push(symbol),
+                _ if home.is_code() => self.sized.push(symbol),
+                _ => self.data.push(symbol),
             }
         }
         if is_full {
@@ -246,10 +269,12 @@ impl SymbolTableBuilder {
         let names = self.names.into_boxed_slice();
         sort(&mut self.sized, &names);
         sort(&mut self.endless, &names);
+        sort(&mut self.data, &names);
+        let data = flatten(&self.data).into();
         let mut ranges = flatten(&self.sized);
         fill(&mut ranges, &self.endless, self.bounds);
         let folded = folded(&self.sized, &names);
-        SymbolTable { ranges: ranges.into(), folded, names, is_full, symbol_bytes: 0 }
+        SymbolTable { ranges: ranges.into(), data, folded, names, is_full, symbol_bytes: 0 }
     }
 }
 

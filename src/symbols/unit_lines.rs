@@ -69,6 +69,7 @@ impl<'a> UnitLines<'a> {
     pub(super) fn frames(&self, address: u64, symbol: Option<&KnownSymbol>) -> gimli::Result<Vec<ResolvedLine>> {
         let mut frames = self.complete(self.context.find_frames(address))?;
         let mut lines = Vec::new();
+        let mut internal = None;
         let mut next = frames.next()?;
         while let Some(frame) = next {
             next = frames.next()?;
@@ -93,7 +94,10 @@ impl<'a> UnitLines<'a> {
                     let symbol = symbol.map(|symbol| &symbol.name);
                     Some(match (folded, symbol) {
                         (Some(folded), _) => folded,
-                        (None, Some(symbol)) if is_internal_alias(&name, symbol) => symbol.clone(),
+                        (None, Some(symbol)) if is_internal_alias(&name, symbol) => {
+                            internal = Some(without_alias(name.full));
+                            symbol.clone()
+                        }
                         _ => prefer_symbol(name, symbol.filter(|_| is_cpp || is_rust), is_rust),
                     })
                 }
@@ -102,6 +106,7 @@ impl<'a> UnitLines<'a> {
                 None => None,
             };
             let Some(Name { full, short, .. }) = name else { continue };
+            let full = without_alias(full);
             let location = frame.location.as_ref();
             let file = sanitize(location.and_then(|location| location.file).unwrap_or_default());
             let line = location.and_then(|location| location.line).unwrap_or(0);
@@ -109,6 +114,9 @@ impl<'a> UnitLines<'a> {
             if lines.len() > MAX_INLINED {
                 return Ok(Vec::new());
             }
+        }
+        if let Some(internal) = internal {
+            merge_alias(&mut lines, &internal);
         }
         // Inlined calls are dropped if the outermost frame has no name.
         let is_whole = lines.last().is_some_and(|line| !line.inlined);
@@ -201,6 +209,22 @@ fn is_internal_alias(name: &Name, symbol: &Name) -> bool {
     is_plain && is_alias
 }
 
+/// Removes the prefix of glibc's internal names, so that an inlined function has the name of its
+/// copy that is not inlined.
+fn without_alias(full: String) -> String {
+    full.strip_prefix("__GI_").map(str::to_owned).unwrap_or(full)
+}
+
+/// Merges a function with its own parts that are inlined into it: GCC splits off the slow path of
+/// `__libc_write`, which is `write`, and inlines the rest. The line is that of the innermost part.
+fn merge_alias(lines: &mut Vec<ResolvedLine>, internal: &str) {
+    let Some(mut outermost) = lines.pop() else { return };
+    while let Some(part) = lines.pop_if(|part| part.full == internal) {
+        (outermost.file, outermost.line) = (part.file, part.line);
+    }
+    lines.push(outermost);
+}
+
 /// Whether two short names have the same last component.
 fn is_same(a: &str, b: &str) -> bool {
     a.rsplit("::").next() == b.rsplit("::").next()
@@ -216,4 +240,33 @@ fn is_cpp(language: gimli::DwLang) -> bool {
             | gimli::DW_LANG_C_plus_plus_17
             | gimli::DW_LANG_C_plus_plus_20
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_of_a_function_that_are_inlined_into_it_are_no_calls() {
+        let line = |name: &str, line, inlined| ResolvedLine {
+            full: name.to_owned(),
+            short: name.to_owned(),
+            file: format!("{line}.c"),
+            line,
+            inlined,
+        };
+        let mut lines = vec![
+            line("syscall", 3, true),
+            line("__libc_write", 26, true),
+            line("__libc_write", 25, true),
+            line("write", 24, false),
+        ];
+        merge_alias(&mut lines, "__libc_write");
+        let merged = ResolvedLine { file: "26.c".to_owned(), ..line("write", 26, false) };
+        assert_eq!(lines, [line("syscall", 3, true), merged]);
+        let other = [line("helper", 7, true), line("write", 24, false)];
+        let mut lines = other.to_vec();
+        merge_alias(&mut lines, "__libc_write");
+        assert_eq!(lines, other);
+    }
 }

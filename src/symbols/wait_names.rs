@@ -1,9 +1,11 @@
-//! The names of waits. The use of a futex follows from the names of those that wait on it.
+//! The names of waits. The use of a futex follows from the names of those that wait on it. A lock
+//! in the data of a file has the name of its variable.
 
 use std::collections::HashMap;
 
 use super::sanitize::sanitize;
 use crate::profile::Profile;
+use crate::profile::module::ModuleId;
 use crate::profile::stack::{Frame, FrameId};
 use crate::profile::thread::ThreadId;
 use crate::profile::waits::{KnownWait, WaitId, WaitReason};
@@ -46,6 +48,11 @@ const OUTER_USES: &[(&str, WaitReason)] = &[
     ("acquire_timed", WaitReason::Lock),
 ];
 
+/// Offsets in a variable at which its own futex may be, in bytes: of a condition variable, and of
+/// others. Behind them is another object.
+const CONDVAR_BYTES: u64 = 48;
+const LOCK_BYTES: u64 = 16;
+
 /// The short name of a wait, such as `[lock 0x7f10] held by compactor 4130`, in parts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WaitLabel<'a> {
@@ -54,8 +61,8 @@ pub struct WaitLabel<'a> {
 }
 
 impl<'a> WaitLabel<'a> {
-    /// Finds the parts of a short name. Only an address stands in brackets, so that no name of a
-    /// file or thread is mistaken for a part.
+    /// Finds the parts of a short name. Only an address or a variable stands in brackets, so that
+    /// no name of a file or thread is mistaken for a part.
     pub fn parse(short: &'a str) -> WaitLabel<'a> {
         let (inside, rest) = short.strip_prefix('[').and_then(|rest| rest.split_once(']')).unwrap_or((short, ""));
         WaitLabel { word: inside.split(' ').next().unwrap_or(inside), holder: rest.strip_prefix(" held by ") }
@@ -98,6 +105,8 @@ pub struct ExplainedWait<'a> {
     /// The file behind the descriptor, the address of the futex, or the child process; empty
     /// without any.
     pub object: &'a str,
+    /// The name of the variable that has the futex; empty if it is not known.
+    pub variable: &'a str,
     /// The name of the thread that holds the lock; empty if that is not known.
     pub holder: &'a str,
     /// That thread.
@@ -110,6 +119,8 @@ struct NamedWait {
     reason: WaitReason,
     /// The address of the object that has the futex, if that is another one.
     address: Option<String>,
+    /// The file that may have the futex in its data, and the address within the file.
+    data: Option<(ModuleId, u64)>,
 }
 
 impl NamedWait {
@@ -143,16 +154,44 @@ pub(super) struct WaitNames {
     waits: HashMap<FrameId, NamedWait>,
     /// The waits whose reason the name of a frame may tell.
     by_caller: HashMap<FrameId, Vec<FrameId>>,
+    /// The waits on the futexes in the data of files.
+    by_data: HashMap<(ModuleId, u64), Vec<FrameId>>,
+    /// The variables that have these futexes, with the offset in the variable.
+    variables: HashMap<(ModuleId, u64), String>,
 }
 
 impl WaitNames {
-    /// Adds the frame of a wait.
-    pub(super) fn add(&mut self, profile: &Profile, frame: FrameId, wait: WaitId) {
+    /// Adds the frame of a wait. Returns the address of its futex in the data of a file if it is
+    /// the first wait there.
+    pub(super) fn add(&mut self, profile: &Profile, frame: FrameId, wait: WaitId) -> Option<(ModuleId, u64)> {
         let known = profile.waits.get(wait);
         for &caller in &known.callers {
             self.by_caller.entry(caller).or_default().push(frame);
         }
-        self.waits.insert(frame, NamedWait { wait, reason: known.reason, address: None });
+        self.waits.insert(frame, NamedWait { wait, reason: known.reason, address: None, data: known.data });
+        let data = known.data?;
+        let waits = self.by_data.entry(data).or_default();
+        waits.push(frame);
+        (waits.len() == 1).then_some(data)
+    }
+
+    /// The first wait on a futex at an address in the data of a file.
+    pub(super) fn at(&self, module: ModuleId, address: u64) -> Option<FrameId> {
+        self.by_data.get(&(module, address))?.first().copied()
+    }
+
+    /// Names the variable that has the futex of a wait. Returns all waits on it.
+    pub(super) fn name_variable(&mut self, frame: FrameId, short: &str) -> &[FrameId] {
+        let Some(data) = self.waits.get(&frame).and_then(|named| named.data) else { return &[] };
+        // Brackets enclose the variable.
+        let name = short.split(['[', ']']).next().unwrap_or_default();
+        self.variables.insert(data, name.to_owned());
+        self.by_data.get(&data).map_or(&[], Vec::as_slice)
+    }
+
+    /// Whether a frame is that of a wait.
+    pub(super) fn contains(&self, frame: FrameId) -> bool {
+        self.waits.contains_key(&frame)
     }
 
     /// The frames of waits.
@@ -171,7 +210,8 @@ impl WaitNames {
         let known = profile.waits.get(named.wait);
         let holder_id = named.holder(known);
         let holder = holder_id.map_or("", |holder| &profile.thread(holder).name);
-        Some(ExplainedWait { reason: named.reason, object: named.object(known), holder, holder_id })
+        let variable = variable(&self.variables, named);
+        Some(ExplainedWait { reason: named.reason, object: named.object(known), variable, holder, holder_id })
     }
 
     /// Returns the short name of the wait of a frame. `names` returns the names of a frame, the
@@ -182,36 +222,52 @@ impl WaitNames {
         frame: FrameId,
         names: impl Fn(FrameId) -> Vec<&'a str>,
     ) -> Option<String> {
-        let named = self.waits.get_mut(&frame)?;
+        let WaitNames { waits, variables, .. } = self;
+        let named = waits.get_mut(&frame)?;
         let known = profile.waits.get(named.wait);
         let callers: Vec<&str> = known.callers.iter().flat_map(|&caller| names(caller)).collect();
         let is_python = known.callers.iter().any(|&caller| matches!(profile.frame(caller), Frame::Script { .. }));
         named.reason = futex_use_of(&callers, is_python).unwrap_or(known.reason);
         named.find_object(known, &callers);
-        let (word, object) = (named.reason.word(), sanitize(named.object(known)));
-        // An address is of the reason, a file of what is waited for.
+        let (word, variable) = (named.reason.word(), variable(variables, named));
+        let object = if variable.is_empty() { sanitize(named.object(known)) } else { variable.to_owned() };
+        // An address or a variable is of the reason, a file of what is waited for.
         Some(match (object.as_str(), named.holder(known)) {
             ("", None) => format!("[{word}]"),
             (object, Some(holder)) => {
                 let thread = profile.thread(holder);
                 format!("[{word} {object}] held by {} {}", sanitize(&thread.name), thread.tid)
             }
-            (object, None) if is_address(object) => format!("[{word} {object}]"),
+            (object, None) if !variable.is_empty() || is_address(object) => format!("[{word} {object}]"),
             (object, None) => format!("[{word}] {object}"),
         })
     }
 }
 
 impl ExplainedWait<'_> {
-    /// The wait in a few words: `[lock] held by compactor`.
+    /// The wait in a few words: `[lock cache_mutex] held by compactor`.
     pub fn words(&self) -> String {
-        let word = self.reason.word();
+        let word = match self.variable {
+            "" => self.reason.word().to_owned(),
+            variable => format!("{} {variable}", self.reason.word()),
+        };
         match (self.holder, self.object) {
             ("", "") => format!("[{word}]"),
             ("", object) if is_address(object) => format!("[{word}]"),
             ("", object) => format!("[{word}] {}", sanitize(object)),
             (holder, _) => format!("[{word}] held by {}", sanitize(holder)),
         }
+    }
+}
+
+/// The name of the variable that has the futex of a wait; empty if it is not known. An offset
+/// stands behind it if the futex belongs to another object in the variable.
+fn variable<'a>(variables: &'a HashMap<(ModuleId, u64), String>, named: &NamedWait) -> &'a str {
+    let name = named.data.and_then(|data| variables.get(&data)).map_or("", String::as_str);
+    let own_bytes = if named.reason == WaitReason::Condvar { CONDVAR_BYTES } else { LOCK_BYTES };
+    match name.rsplit_once("+0x") {
+        Some((variable, offset)) if u64::from_str_radix(offset, 16).is_ok_and(|at| at < own_bytes) => variable,
+        _ => name,
     }
 }
 
@@ -265,7 +321,7 @@ mod tests {
         let object = |address: u64, callers: &[&str]| {
             let known = KnownWait { object: format!("{address:#x}"), ..KnownWait::of(WaitReason::Futex) };
             let reason = futex_use_of(callers, false).unwrap_or(WaitReason::Futex);
-            let mut named = NamedWait { wait: WaitId(0), reason, address: None };
+            let mut named = NamedWait { wait: WaitId(0), reason, address: None, data: None };
             named.find_object(&known, callers);
             named.object(&known).to_owned()
         };
@@ -280,6 +336,23 @@ mod tests {
         ] {
             assert_eq!(object(0x7f28, callers), "0x7f28", "{callers:?}");
             assert_eq!(object(0x7f2c, callers), if is_one { "0x7f28" } else { "0x7f2c" }, "{callers:?}");
+        }
+    }
+
+    #[test]
+    fn the_futex_of_another_object_in_a_variable_has_an_offset() {
+        let data = (ModuleId(1), 0x4040);
+        for (name, reason, shown) in [
+            ("cache_mutex", WaitReason::Lock, "cache_mutex"),
+            ("files+0x8", WaitReason::RwLock, "files"),
+            ("server+0x28", WaitReason::Lock, "server+0x28"),
+            ("ready+0x28", WaitReason::Condvar, "ready"),
+            ("server+0x58", WaitReason::Condvar, "server+0x58"),
+            ("", WaitReason::Lock, ""),
+        ] {
+            let variables = HashMap::from([(data, name.to_owned())]);
+            let named = NamedWait { wait: WaitId(0), reason, address: None, data: Some(data) };
+            assert_eq!(variable(&variables, &named), shown, "{name}");
         }
     }
 
@@ -305,6 +378,7 @@ mod tests {
             ("[lock 0x7f10] held by compactor 4130", "[lock]", "[lock] held by compactor 4130"),
             ("[lock 0x7f10] held by a] held by b 7", "[lock]", "[lock] held by a] held by b 7"),
             ("[lock 0x7f10]", "[lock]", "[lock]"),
+            ("[lock cache_mutex] held by compactor 4130", "[lock]", "[lock] held by compactor 4130"),
             ("[read] /tmp/x] held by nobody", "[read]", "[read]"),
             ("[sleep]", "[sleep]", "[sleep]"),
         ] {

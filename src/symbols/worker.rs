@@ -234,13 +234,24 @@ struct ModuleSymbols {
 
 impl ModuleSymbols {
     fn symbol(&self, address: u64) -> Option<KnownSymbol> {
-        let raw = self.table.name(address)?;
+        let Some(raw) = self.table.name(address) else { return self.variable(address) };
         let name = self.names.name(raw);
         let mut others: Vec<String> = self.table.others(address).map(|raw| self.names.name(raw).full).collect();
         others.retain(|other| *other != name.full);
         others.sort_unstable();
         others.dedup();
         Some(KnownSymbol { name, raw: raw.into(), others: others.len() })
+    }
+
+    /// The variable at an address, with the offset in it.
+    fn variable(&self, address: u64) -> Option<KnownSymbol> {
+        let (raw, offset) = self.table.variable(address)?;
+        let mut name = self.names.name(raw);
+        if offset > 0 {
+            name.full.push_str(&format!("+{offset:#x}"));
+            name.short.push_str(&format!("+{offset:#x}"));
+        }
+        Some(KnownSymbol { name, raw: raw.into(), others: 0 })
     }
 
     /// Returns the code of the function that contains an address, without lines.

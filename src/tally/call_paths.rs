@@ -117,6 +117,7 @@ impl Branch<'_> {
             inlined: group.inlined && label.shows_inline,
             weight_ns: group.weight_ns,
             change: None,
+            before_ns: 0,
             children: Vec::new(),
         }
     }

@@ -11,7 +11,7 @@ use super::stacks::propagate::StackWeights;
 use super::text::Text;
 
 /// A caller or a callee of the center.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CallEdge {
     /// The full name; rows are merged by it.
     pub full: Text,
@@ -27,6 +27,8 @@ pub struct CallEdge {
     pub weight_ns: u64,
     /// The kind of the difference, if the weight is the size of a difference.
     pub change: Option<Change>,
+    /// The weight in the baseline, ns, if the weight is the size of a difference; else 0.
+    pub before_ns: u64,
     /// Its own callers, or callees, on this way to the center, if they were requested.
     pub children: Vec<CallEdge>,
 }
@@ -140,6 +142,7 @@ impl CallerIndex {
                 inlined: inlined && label.shows_inline,
                 weight_ns,
                 change: None,
+                before_ns: 0,
                 children: Vec::new(),
             });
         }

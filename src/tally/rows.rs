@@ -93,12 +93,12 @@ impl RowTable {
         line: FrameLine,
     ) -> RowId {
         let function = names.function(line.function);
-        if matches!(frame, Frame::Thread(_) | Frame::Process(_) | Frame::Recording(_)) {
+        if matches!(frame, Frame::Thread(_) | Frame::Process(_) | Frame::Title(_) | Frame::Recording(_)) {
             return self.add(line.function, function, (&function.full, &function.short), "", true);
         }
         if let Some(owner) = owner {
             // `without_owner` cuts at the last " [".
-            let owner = owner.short.replace(" [", " (");
+            let owner = owner.short.replace(" [", " (").replace(']', ")");
             let full = format!("{} [{owner}]", function.full);
             return self.add(line.function, function, (&full, &function.short), &owner, false);
         }
@@ -118,6 +118,7 @@ impl RowTable {
             Grouping::Function
             | Grouping::Thread
             | Grouping::Process
+            | Grouping::Title
             | Grouping::Wait
             | Grouping::WaitReason
             | Grouping::WaitHolder => (function.full.clone(), function.short.clone()),
@@ -277,6 +278,7 @@ fn address_name(frame: Frame, function: &Function, line: u32) -> (String, String
         | Frame::LeftOut
         | Frame::MemoryLimit
         | Frame::Wait(_)
+        | Frame::Title(_)
         | Frame::Thread(_)
         | Frame::Process(_)
         | Frame::Recording(_) => {

@@ -27,7 +27,6 @@ use super::trend::{TrendSums, TrendWindow, Trends};
 use crate::profile::Profile;
 use crate::profile::stack::StackId;
 use crate::profile::totals::{Span, ThreadStack};
-use crate::profile::waits::WaitReason;
 use crate::symbols::Names;
 
 /// The parts of an answer besides the top list, all computed from the same samples.
@@ -301,8 +300,8 @@ impl Tallier {
         let leaf = |(_, stack): ThreadStack| {
             let wait = profile.stacks.wait(stack).and_then(|frame| names.wait(profile, frame));
             let code = profile.stacks.code(stack);
-            let is_idle = code != StackId::EMPTY
-                && wait.is_none_or(|wait| !wait.reason.is_lock() && wait.reason != WaitReason::Runnable);
+            let is_idle =
+                code != StackId::EMPTY && wait.is_none_or(|wait| !wait.reason.is_lock() && !wait.reason.is_for_cpu());
             let frame = profile.stacks.nodes().get(code.index()).filter(|_| is_idle)?.frame;
             Some(names.function(names.lines(frame).first()?.function).short.as_str())
         };

@@ -327,7 +327,7 @@ pub static TABLE: &[Binding] = &[
         &[char('b')],
         "b",
         A::Group,
-        "group rows by function, file, line, address, module, thread, process",
+        "group rows by function, file, line, address, module, thread, process, title",
         NO_HINT,
     ),
     bind(

@@ -148,6 +148,9 @@ pub mod flag {
     pub const RUNNABLE: u32 = 32;
     /// The thread's process was stopped, by a signal, a debugger or the freezer.
     pub const STOPPED: u32 = 64;
+    /// The thread waited for a CPU because its control group had used its quota. The viewer adds
+    /// this bit to [`RUNNABLE`].
+    pub const THROTTLED: u32 = 128;
 }
 
 /// An address on a stack and its kind. A return address lies after the call it belongs to.

@@ -2,8 +2,12 @@
 //! descriptor, and the thread that holds its lock; with the agent and from outside.
 
 use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::Duration;
 
+use super::guest::eventually;
 use crate::harness::quiet::alone;
 use crate::harness::run::{Ran, SIGTOP, in_parallel, run, text};
 use crate::harness::skips::skip;
@@ -24,12 +28,19 @@ struct Labels {
 
 /// Records a run of a target, and returns the weights in the saved profile and what it printed.
 fn record(engine: &[&str], target: &str, arguments: &[&str]) -> (Weights, Ran) {
+    let program = targets::c(target);
+    let name = [target, arguments[0]].join("-");
+    record_command(engine, &name, &[&[text(&program)], arguments].concat())
+}
+
+/// Records a run of a command.
+fn record_command(engine: &[&str], name: &str, target: &[&str]) -> (Weights, Ran) {
     alone();
-    let directory = Directory::new(&[&["waits", target], engine, &arguments[..1]].concat().join("-"));
+    let directory = Directory::new(&[&["waits", name], engine].concat().join("-"));
     let file = directory.file("waits.pb.gz");
     let mut command = Command::new(SIGTOP);
     command.args(["record", "--no-config", "--clock", "real", "--hz", "99", "--budget", "100%"]).args(engine);
-    let ran = run(command.arg("-o").arg(&file).arg("--").arg(targets::c(target)).args(arguments));
+    let ran = run(command.arg("-o").arg(&file).arg("--").args(target));
     assert_eq!(ran.code(), 0, "{}", ran.err());
     let dump = run(Command::new(SIGTOP).args(["report", "--raw"]).arg(&file)).out();
     let mut weights = Weights::new();
@@ -197,6 +208,48 @@ fn threads_that_share_a_cpu_wait_for_it() {
     }
 }
 
+/// A control group with a quota of a fifth of a CPU.
+struct Quota(PathBuf);
+
+impl Quota {
+    /// Returns `None` if this user may not create one.
+    fn new(name: &str) -> Option<Quota> {
+        let v1 = Path::new("/sys/fs/cgroup/cpu");
+        let (parent, file, limit) = match v1.is_dir() {
+            true => (v1, "cpu.cfs_quota_us", "20000"),
+            false => (Path::new("/sys/fs/cgroup"), "cpu.max", "20000 100000"),
+        };
+        let group = Quota(parent.join(format!("sigtop-quota-{name}-{}", std::process::id())));
+        fs::create_dir(&group.0).ok()?;
+        fs::write(group.0.join(file), limit).ok()?;
+        Some(group)
+    }
+}
+
+impl Drop for Quota {
+    fn drop(&mut self) {
+        // The last process of the group may not have exited yet.
+        eventually(Duration::from_secs(20), || fs::remove_dir(&self.0).is_ok());
+    }
+}
+
+/// The time that a quota takes away is not that for which others use the CPU.
+#[test]
+fn a_thread_that_has_used_its_quota_is_throttled() {
+    for engine in [&[][..], &["--engine", "external"]] {
+        let Some(group) = Quota::new(engine.last().unwrap_or(&"agent")) else {
+            return skip("no group with a CPU quota can be made here");
+        };
+        let script = format!("echo $$ > {}/cgroup.procs && exec \"$0\" \"$@\"", group.0.display());
+        let (weights, _) =
+            record_command(engine, "throttled", &["sh", "-c", &script, text(&targets::c("runnable")), "3"]);
+        // Two threads share a fifth of a CPU.
+        let [throttled, runnable] =
+            ["throttled", "runnable"].map(|wait| share(&weights, "burner", |labels| labels.wait == wait));
+        assert!(throttled >= 0.7 && runnable <= 0.15, "{engine:?}: {throttled:.3}, {runnable:.3}: {weights:#?}");
+    }
+}
+
 #[test]
 fn the_screen_names_waits_and_a_deadlock() {
     let target = targets::c("waits_for");
@@ -205,14 +258,14 @@ fn the_screen_names_waits_and_a_deadlock() {
     let mut terminal = Terminal::start(140, 45, &command);
     terminal.see("deadlock: first and second wait for each other's locks");
     terminal.keys("5");
-    terminal.see("[lock] held by holder");
+    terminal.see("[lock mutex] held by holder");
     terminal.see("in wait_lock");
-    terminal.see("[lock] held by holder for 1");
+    terminal.see("[lock mutex] held by holder for 1");
     terminal.keys("/first\r");
     terminal.keys("H");
     terminal.see("Who holds the lock");
     terminal.see("first (");
-    terminal.see("[lock] held by first for");
+    terminal.see("held by first for");
     terminal.keys("\x1b");
     terminal.see("waits for, or top function");
     terminal.keys("1:waits\r");

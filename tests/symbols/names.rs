@@ -90,6 +90,31 @@ fn function_with_debug_information_has_its_public_name() {
     }
 }
 
+/// Locks are called by the variables that they are, or are in.
+#[test]
+fn addresses_of_data_have_the_names_of_variables() {
+    let source = "struct { long id, locks[9]; } server = { 1 };\nlong counter;\nstatic long hidden = 3;\n\
+        const long constant = 4;\nlong *keep(void) { counter++; return &hidden; }\n\
+        int main(void) { return (int)(*keep() + constant + server.id); }\n";
+    let shop = Workshop::new();
+    for (arguments, output) in
+        [(&["-g"][..], "lines"), (&["-no-pie"], "fixed"), (&["-static"], "static"), (&["-static-pie"], "static-pie")]
+    {
+        let path = shop.build("gcc", ("data.c", source), arguments, output);
+        for (variable, offset, name) in [
+            ("server", 0, Some("server")),
+            ("server", 0x28, Some("server+0x28")),
+            ("counter", 0, Some("counter")),
+            ("hidden", 0, Some("hidden")),
+            ("constant", 0, None),
+        ] {
+            let address = shop.symbol(output, variable).start + offset;
+            let known = ask_here(&path, [address]);
+            assert_eq!(known.names(address), name.into_iter().collect::<Vec<_>>(), "{output} {variable}");
+        }
+    }
+}
+
 #[test]
 fn lines_and_inlined_calls_are_those_of_addr2line() {
     if !are_installed(&["addr2line"]) {

@@ -17,5 +17,6 @@ mod property;
 mod significance;
 mod stacks;
 mod threads;
+mod titles;
 mod top;
 mod trend;

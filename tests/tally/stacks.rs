@@ -275,6 +275,7 @@ fn key(location: &Location, line: &Line, inlined: bool, group: Grouping) -> Stri
         Grouping::Function
         | Grouping::Thread
         | Grouping::Process
+        | Grouping::Title
         | Grouping::Wait
         | Grouping::WaitReason
         | Grouping::WaitHolder => name.clone(),

@@ -110,6 +110,7 @@ fn table() -> impl Strategy<Value = TopTable> {
 fn edge() -> impl Strategy<Value = CallEdge> {
     (name(), name(), name(), any::<bool>(), number()).prop_map(|(full, short, module, inlined, weight_ns)| CallEdge {
         children: Vec::new(),
+        before_ns: weight_ns / 3,
         full: full.into(),
         short: short.into(),
         module: module.into(),
@@ -277,6 +278,7 @@ fn wait_shares() -> impl Strategy<Value = Vec<WaitShare>> {
     let reasons = [WaitReason::Lock, WaitReason::RwLock, WaitReason::Sleep, WaitReason::Runnable];
     let share = (prop::sample::select(reasons.to_vec()), name(), name(), number());
     let share = share.prop_map(|(reason, holder, within, weight_ns)| WaitShare {
+        variable: within.as_str().into(),
         reason,
         holder: Text::from(holder),
         within: Text::from(within),

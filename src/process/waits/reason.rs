@@ -45,13 +45,15 @@ pub enum WaitReason {
     Other,
     /// A CPU.
     Runnable,
+    /// The next period of the CPU quota of its control group.
+    Throttled,
     /// A signal to continue: its process was stopped by one, by a debugger or by the freezer.
     Stopped,
 }
 
 impl WaitReason {
     /// All reasons with their words, in the order of their declaration.
-    const TABLE: [(WaitReason, &'static str); 22] = [
+    const TABLE: [(WaitReason, &'static str); 23] = [
         (WaitReason::Lock, "lock"),
         (WaitReason::Condvar, "condvar"),
         (WaitReason::RwLock, "rwlock"),
@@ -73,6 +75,7 @@ impl WaitReason {
         (WaitReason::Memory, "memory"),
         (WaitReason::Other, "other"),
         (WaitReason::Runnable, "runnable"),
+        (WaitReason::Throttled, "throttled"),
         (WaitReason::Stopped, "stopped"),
     ];
 
@@ -84,6 +87,11 @@ impl WaitReason {
     /// Whether a thread may hold what is waited for.
     pub fn is_lock(self) -> bool {
         matches!(self, WaitReason::Lock | WaitReason::RwLock)
+    }
+
+    /// Whether the thread would run if it could.
+    pub fn is_for_cpu(self) -> bool {
+        matches!(self, WaitReason::Runnable | WaitReason::Throttled)
     }
 
     /// The word for a reason.

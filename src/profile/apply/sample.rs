@@ -154,6 +154,9 @@ impl Profile {
                 stack = self.stacks.push(stack, frame);
             }
         }
+        if let Some(title) = received.title {
+            stack = self.push_behind(stack, Frame::Title(title));
+        }
         if let Some(wait) = received.wait {
             stack = self.push_wait(stack, wait);
         }
@@ -171,17 +174,19 @@ impl Profile {
     /// Adds what the thread of a stack waits for, if there is room.
     fn push_wait(&mut self, stack: StackId, wait: WaitId) -> StackId {
         let wait = match self.waits.get(wait).wants_callers() {
-            true => self.waits.intern_called(wait, self.stacks.leaf_first(stack)),
+            true => self.waits.intern_called(wait, self.stacks.leaf_first(self.stacks.code(stack))),
             false => wait,
         };
-        let frame = self.stacks.frame_id(Frame::Wait(wait));
+        self.push_behind(stack, Frame::Wait(wait))
+    }
+
+    /// Adds a frame that is no code behind the code of a stack, if there is room.
+    fn push_behind(&mut self, stack: StackId, frame: Frame) -> StackId {
+        let id = self.stacks.frame_id(frame);
         let overflows = self.stacks.overflows();
-        let waiting = self.stacks.push(stack, frame);
-        if self.stacks.overflows() == overflows && self.stacks.frame(frame) == Frame::Wait(wait) {
-            waiting
-        } else {
-            stack
-        }
+        let longer = self.stacks.push(stack, id);
+        let has_room = self.stacks.overflows() == overflows && self.stacks.frame(id) == frame;
+        if has_room { longer } else { stack }
     }
 }
 
@@ -220,11 +225,18 @@ impl Process {
         let is_truncated = sample.flags & (flag::TRUNCATED | flag::UNREADABLE) != 0;
         let wait = match sample.flags {
             flags if flags & flag::WAITS != 0 => self.waits.get(&sample.tid).map(|current| current.wait),
+            flags if flags & flag::THROTTLED != 0 => Some(WaitTable::THROTTLED),
             flags if flags & flag::RUNNABLE != 0 => Some(WaitTable::RUNNABLE),
             flags if flags & flag::STOPPED != 0 => Some(WaitTable::STOPPED),
             _ => None,
         };
-        ReceivedStack { identity, frames: &frames[..frames.len().min(MAX_FRAMES)], is_truncated, wait }
+        ReceivedStack {
+            identity,
+            frames: &frames[..frames.len().min(MAX_FRAMES)],
+            is_truncated,
+            wait,
+            title: self.title_id,
+        }
     }
 
     /// The frame of an address in the selected module generation. `id` is the id of this process.

@@ -12,7 +12,7 @@ use crate::profile::Profile;
 use crate::profile::module::ModuleId;
 use crate::profile::stack::{Frame, FrameId};
 use crate::symbols::{FrameLine, Function, FunctionId, Names};
-use crate::tally::query::{Pattern, Query};
+use crate::tally::query::{Owner, Pattern, Query};
 use crate::tally::rows::{OwnedFrame, RowId, RowTable};
 use crate::wire::{KERNEL_PATH, KERNEL_START};
 
@@ -129,6 +129,7 @@ pub(crate) struct FrameFilter {
     names_version: Option<u64>,
     /// Whether waits are frames.
     shows_waits: bool,
+    shows_titles: bool,
     /// Whether the functions of the kernel are frames.
     shows_kernel: bool,
     own: OwnFunctions,
@@ -166,6 +167,8 @@ impl FrameFilter {
         ];
         let mut query_changed = rows.set_grouping(query.group);
         query_changed |= std::mem::replace(&mut self.shows_waits, query.shows_waits()) != query.shows_waits();
+        let shows_titles = query.group.owner() == Some(Owner::Title);
+        query_changed |= std::mem::replace(&mut self.shows_titles, shows_titles) != shows_titles;
         query_changed |= std::mem::replace(&mut self.shows_kernel, query.shows_kernel) != query.shows_kernel;
         query_changed |= std::mem::replace(&mut self.folds, query.own.folds) != query.own.folds;
         query_changed |= self.own.update(&query.own, profile, names);
@@ -218,6 +221,7 @@ impl FrameFilter {
         self.all_lines.extend_from_slice(names.lines(source.frame));
         let (mut bits, remaining) = match frame {
             Frame::Wait(_) if !self.shows_waits => (self.absent_bits(), Vec::new()),
+            Frame::Title(_) if !self.shows_titles => (self.absent_bits(), Vec::new()),
             Frame::Code { module, address } if !self.shows_kernel && is_called(profile, module, address) => {
                 (self.absent_bits(), Vec::new())
             }

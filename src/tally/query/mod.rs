@@ -90,6 +90,9 @@ pub enum Grouping {
     Thread,
     /// A function in one process. Its process is the root of each stack.
     Process,
+    /// A function under one title of its process, which is the root of each stack: what a server
+    /// said that it did.
+    Title,
     /// A function, or what a thread waits for: that is the leaf of each stack of a sleeping thread.
     Wait,
     /// A function, or the reason why a thread waits.
@@ -107,6 +110,7 @@ impl Keyword for Grouping {
         Grouping::Module,
         Grouping::Thread,
         Grouping::Process,
+        Grouping::Title,
         Grouping::Wait,
         Grouping::WaitReason,
         Grouping::WaitHolder,
@@ -121,6 +125,8 @@ impl Keyword for Grouping {
             Grouping::Module => Word::new("modules", "one row per executable or library"),
             Grouping::Thread => Word::new("threads", "one row per function and thread").with_label("by thread"),
             Grouping::Process => Word::new("processes", "one row per function and process").with_label("by process"),
+            Grouping::Title => Word::new("titles", "one row per function and title of its process, such as a query")
+                .with_label("by title"),
             Grouping::Wait => {
                 Word::new("waits", "like functions; what a thread waits for is a row too").with_label("with waits")
             }
@@ -137,7 +143,7 @@ impl Grouping {
     /// The title of the column of names: what a row stands for, in the singular.
     pub fn row_title(self) -> &'static str {
         match self {
-            Grouping::Function | Grouping::Thread | Grouping::Process => "function",
+            Grouping::Function | Grouping::Thread | Grouping::Process | Grouping::Title => "function",
             Grouping::Wait | Grouping::WaitReason | Grouping::WaitHolder => "function",
             Grouping::File => "file",
             Grouping::Line => "line",
@@ -151,6 +157,7 @@ impl Grouping {
         match self {
             Grouping::Thread => Some(Owner::Thread),
             Grouping::Process => Some(Owner::Process),
+            Grouping::Title => Some(Owner::Title),
             Grouping::Function
             | Grouping::File
             | Grouping::Line
@@ -185,6 +192,8 @@ pub enum Owner {
     Thread,
     /// The process of that thread.
     Process,
+    /// The title of that process.
+    Title,
     /// The wait of that thread, if it waits. It is no longer the leaf.
     Wait,
     /// The recording that the process comes from, if several are merged.
@@ -275,6 +284,7 @@ impl Query {
         match (self.group.owner(), self.roots) {
             (Some(Owner::Thread), TagRoot::Plain) => TagRoot::Threads.owners(),
             (Some(Owner::Process), TagRoot::Plain) => TagRoot::Processes.owners(),
+            (Some(Owner::Title), _) => &[Owner::Title],
             (_, roots) => roots.owners(),
         }
     }

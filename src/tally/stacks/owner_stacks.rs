@@ -2,6 +2,8 @@
 //! with owners needs copies: stacks with a thread or process at their root, one tree for each
 //! owner.
 //!
+//! A title of a process is such an owner, too; a stack of the profile has it behind its code.
+//!
 //! A stack of the profile that was seen in several threads has a copy for each. Copies are made
 //! when their stack is first seen in the queried totals.
 
@@ -18,8 +20,8 @@ use crate::wire::Clock;
 /// The tree of one owner.
 #[derive(Clone, Copy)]
 struct OwnerTree {
-    /// The id of the thread or process. Threads with the same id share a tree. Those of waits are
-    /// counted down from the largest number.
+    /// The id of the thread or process. Threads with the same id share a tree. Those of waits and
+    /// titles are counted down from the largest number.
     id: u32,
     /// The stack that has no frames but those of owners.
     root: StackId,
@@ -42,6 +44,8 @@ pub(crate) struct OwnerStacks {
     trees: Vec<Option<OwnerTree>>,
     /// The trees of each thread by what it waits for, where that is the root.
     wait_trees: IdMap<(u32, FrameId), OwnerTree>,
+    /// The tree of each title, where that is the owner.
+    title_trees: IdMap<FrameId, OwnerTree>,
     /// The copies, by tree and stack of the profile.
     copies: IdMap<(u32, StackId), StackId>,
     /// All frames, where rows have owners.
@@ -109,6 +113,10 @@ impl OwnerStacks {
 
     fn copy_stack(&mut self, profile: &Profile, (thread, stack): ThreadStack) {
         let mut tree = self.tree(profile, thread);
+        if self.row_owner == Some(Owner::Title) {
+            self.copy_titled(profile, tree, (thread, stack));
+            return;
+        }
         let wait = profile.stacks.wait(stack).filter(|_| self.owners.contains(&Owner::Wait));
         let Some(wait) = wait else {
             self.copy_frames(profile, tree, stack);
@@ -120,6 +128,37 @@ impl OwnerStacks {
             let copy = self.copy_frames(profile, tree, profile.stacks.code(stack));
             self.copies.insert(known, copy);
         }
+    }
+
+    /// Copies a stack into the tree of its title, or of the first title of its process.
+    fn copy_titled(&mut self, profile: &Profile, of_process: OwnerTree, (thread, stack): ThreadStack) {
+        let known = (of_process.id, stack);
+        if self.copies.contains_key(&known) {
+            return;
+        }
+        let first = || profile.process(profile.thread(thread).process).first_title;
+        let title = profile.stacks.title(stack).or_else(|| profile.stacks.find(Frame::Title(first()?)));
+        let Some(title) = title else { return };
+        let tree = match self.title_trees.get(&title) {
+            Some(&tree) => tree,
+            None => {
+                let frame = self.intern_frame(title, None);
+                let root = self.intern_root(StackId::EMPTY, frame);
+                let id = self.unused_id();
+                *self.title_trees.entry(title).or_insert(OwnerTree { id, root, owner: Some(title) })
+            }
+        };
+        let mut copy = self.copy_frames(profile, tree, profile.stacks.code(stack));
+        if let Some(wait) = profile.stacks.wait(stack) {
+            let wait = self.intern_frame(wait, tree.owner);
+            copy = self.push(copy, wait);
+        }
+        self.copies.insert(known, copy);
+    }
+
+    /// A number that no thread or process has.
+    fn unused_id(&self) -> u32 {
+        u32::MAX - (self.wait_trees.len() + self.title_trees.len()) as u32
     }
 
     /// Copies a stack into a tree, as far as it is not there yet.
@@ -151,7 +190,7 @@ impl OwnerStacks {
         }
         let frame = self.intern_frame(wait, None);
         let root = self.intern_root(of_thread.root, frame);
-        let tree = OwnerTree { id: u32::MAX - self.wait_trees.len() as u32, root, owner: of_thread.owner };
+        let tree = OwnerTree { id: self.unused_id(), root, owner: of_thread.owner };
         self.wait_trees.insert((of_thread.id, wait), tree);
         tree
     }
@@ -195,7 +234,7 @@ impl OwnerStacks {
             Owner::Thread => profile.stacks.find(Frame::Thread(thread)),
             Owner::Process => profile.stacks.find(Frame::Process(process)),
             Owner::Recording => profile.stacks.find(Frame::Recording(profile.process(process).recording?)),
-            Owner::Wait => None,
+            Owner::Wait | Owner::Title => None,
         };
         let mut root = StackId::EMPTY;
         for owner in self.owners.iter().filter_map(|&owner| frame(owner)) {

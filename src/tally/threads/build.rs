@@ -183,7 +183,8 @@ impl ThreadSources<'_> {
             let frame = self.profile.stacks.wait(key.1);
             let Some(wait) = frame.and_then(|frame| self.names.wait(self.profile, frame)) else { continue };
             let within = if wait.reason.is_lock() { self.waiting_function(key).short } else { Text::default() };
-            let new = WaitShare { reason: wait.reason, holder: Text::from(wait.holder), within, weight_ns };
+            let variable = Text::from(if wait.reason.is_lock() { wait.variable } else { "" });
+            let new = WaitShare { reason: wait.reason, variable, holder: Text::from(wait.holder), within, weight_ns };
             let shares = shares.entry(group).or_default();
             let is_same = |known: &&mut WaitShare| WaitShare { weight_ns, ..(**known).clone() } == new;
             match shares.iter_mut().find(is_same) {
@@ -192,7 +193,8 @@ impl ThreadSources<'_> {
             }
         }
         let key = |share: &WaitShare| {
-            (Reverse(share.weight_ns), share.reason.word(), share.holder.clone(), share.within.clone())
+            let names = (share.variable.clone(), share.holder.clone(), share.within.clone());
+            (Reverse(share.weight_ns), share.reason.word(), names)
         };
         shares.values_mut().for_each(|shares| shares.sort_by_key(key));
         shares

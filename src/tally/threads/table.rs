@@ -71,6 +71,8 @@ pub struct LoadChange {
 pub struct WaitShare {
     /// The reason.
     pub reason: WaitReason,
+    /// The name of the lock's variable; empty if that is not known.
+    pub variable: Text,
     /// The name of the thread that holds the lock; empty if that is not known.
     pub holder: Text,
     /// The short name of the innermost function of the program itself that waits for the lock;
@@ -78,6 +80,14 @@ pub struct WaitShare {
     pub within: Text,
     /// The weight of the samples in such waits, ns.
     pub weight_ns: u64,
+}
+
+impl WaitShare {
+    /// The reason and the lock: `lock cache_mutex`.
+    pub fn words(&self) -> String {
+        let word = self.reason.word();
+        if self.variable.is_empty() { word.to_owned() } else { format!("{word} {}", self.variable) }
+    }
 }
 
 /// The samples of a thread or process, summed.

@@ -69,7 +69,7 @@ impl App {
             Grouping::Function | Grouping::Module | Grouping::Wait | Grouping::WaitReason | Grouping::WaitHolder => {
                 full
             }
-            Grouping::Thread | Grouping::Process => without_owner(full),
+            Grouping::Thread | Grouping::Process | Grouping::Title => without_owner(full),
             Grouping::File => full.strip_suffix(" (inline)").unwrap_or(full),
             // Filters match names, files and modules, not lines or addresses.
             Grouping::Line | Grouping::Address => {

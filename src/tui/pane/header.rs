@@ -95,6 +95,7 @@ fn watched(canvas: &mut Canvas<'_>, area: Rect, context: &PaneContext<'_>, facts
     let room = room.saturating_sub(used.into());
     let title = context.answer.and_then(|answer| answer.facts.title.as_ref());
     let full_command = title.unwrap_or(&context.options.command);
+    let full_command = if context.options.launched { full_command } else { without_folder(full_command) };
     let command = text::columns(full_command, 60);
     let whole = lifetime(facts, theme);
     // The command takes at most half of the line; the other facts take the rest.
@@ -107,6 +108,15 @@ fn watched(canvas: &mut Canvas<'_>, area: Rect, context: &PaneContext<'_>, facts
     let free = room.saturating_sub(text::columns(&command, 999) + wide);
     x += free.min(6) as u16;
     canvas.spans(x, area.y, (wide as u16).min(area.right().saturating_sub(x + right)), &others);
+}
+
+/// A command line without the folder of its program, which wrappers such as those of pyenv put
+/// before it: `python3 app.py`.
+fn without_folder(command: &str) -> &str {
+    let end = command.find(' ').unwrap_or(command.len());
+    let is_path = command.starts_with('/') && !command[..end].ends_with('/');
+    let start = command[..end].rfind('/').filter(|_| is_path).map_or(0, |slash| slash + 1);
+    &command[start..]
 }
 
 /// Draws the recent CPU usage at the right; returns its columns.

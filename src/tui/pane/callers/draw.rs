@@ -36,8 +36,10 @@ use crate::tui::pane::waiting;
 use crate::tui::text;
 use crate::tui::theme::Role;
 
-/// Columns of a percentage and of a difference.
+/// Columns of a percentage, of a difference in percentage points, and of the time behind it, which
+/// narrow panes leave out.
 const PERCENT_COLUMNS: u16 = 7;
+const POINTS_COLUMNS: u16 = 8;
 const CHANGE_COLUMNS: u16 = 9;
 /// Columns of a bar, and of a bar in a narrow pane, with the gap before it.
 const BAR_COLUMNS: u16 = 9;
@@ -207,9 +209,15 @@ impl ShownRow<'_> {
         if self.area.width >= BAR_FROM_COLUMNS { BAR_COLUMNS } else { SHORT_BAR_COLUMNS }
     }
 
+    /// Columns of a difference.
+    fn change_columns(&self) -> u16 {
+        if self.area.width >= BAR_FROM_COLUMNS { POINTS_COLUMNS + CHANGE_COLUMNS } else { POINTS_COLUMNS }
+    }
+
     /// Columns before the sign.
     fn sign_column(&self) -> u16 {
-        let numbers = if self.edge.change.is_some() { CHANGE_COLUMNS } else { PERCENT_COLUMNS + self.bar_columns() };
+        let is_change = self.edge.change.is_some();
+        let numbers = if is_change { self.change_columns() } else { PERCENT_COLUMNS + self.bar_columns() };
         MARGIN + numbers + 1 + indent(self.tree_row).min(self.area.width / 3)
     }
 
@@ -231,10 +239,12 @@ impl ShownRow<'_> {
         let ShownRow { edge, area, .. } = *self;
         let (words, wide, style) = match edge.change {
             Some(change) => {
-                let sign = if change.negative || edge.weight_ns == 0 { "" } else { "+" };
-                let words =
-                    format!("{sign}{}", measure::signed(edge.weight_ns, context.session.unit(), change.negative));
-                (words, CHANGE_COLUMNS, canvas.theme.change(change))
+                let now_ns = match change.negative {
+                    true => edge.before_ns.saturating_sub(edge.weight_ns),
+                    false => edge.before_ns.saturating_add(edge.weight_ns),
+                };
+                let words = measure::points((edge.before_ns, now_ns), context.diff_bases_ns());
+                (words, POINTS_COLUMNS, canvas.theme.change(change))
             }
             None => {
                 let part = if callers.whole_ns == 0 { 0.0 } else { edge.weight_ns as f64 / callers.whole_ns as f64 };
@@ -253,6 +263,12 @@ impl ShownRow<'_> {
             canvas.put(area.x + column, area.y, area.width.saturating_sub(column), words, style)
         };
         put(canvas, MARGIN + wide.saturating_sub(text::columns(&words, 99) as u16), &words, style);
+        if let Some(change) = edge.change.filter(|_| self.change_columns() > POINTS_COLUMNS) {
+            let sign = if change.negative || edge.weight_ns == 0 { "" } else { "+" };
+            let words = format!("{sign}{}", measure::signed(edge.weight_ns, context.session.unit(), change.negative));
+            let end = MARGIN + self.change_columns();
+            put(canvas, end.saturating_sub(text::columns(&words, 99) as u16), &words, canvas.style(Role::Dim));
+        }
         let sign = match (self.tree_row.is_unfolded, edge.children.is_empty()) {
             (false, _) => "▸",
             (true, false) => "▾",

@@ -314,6 +314,7 @@ mod tests {
             inlined: false,
             weight_ns: 100 - index as u64,
             change: None,
+            before_ns: 0,
             children: Vec::new(),
         };
         names.split_whitespace().enumerate().map(edge).collect()

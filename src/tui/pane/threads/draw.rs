@@ -181,7 +181,7 @@ fn heads(canvas: &mut Canvas<'_>, area: Rect, context: &PaneContext<'_>, answer:
     let numbers = [
         (Some(MARGIN), ID_COLUMNS, "tid", ThreadSort::Id),
         (Some(plan.share), SHARE_COLUMNS, share, ThreadSort::Weight),
-        (plan.samples, SAMPLES_COLUMNS, samples_word(answer.facts.clock), ThreadSort::Samples),
+        (plan.samples, SAMPLES_COLUMNS, samples_title(answer), ThreadSort::Samples),
     ];
     for (at, columns, words, sort) in numbers {
         let style = style(canvas, Some(sort));
@@ -208,6 +208,15 @@ fn heads(canvas: &mut Canvas<'_>, area: Rect, context: &PaneContext<'_>, answer:
 fn right(canvas: &mut Canvas<'_>, x: u16, y: u16, wide: u16, words: &str, style: Style) {
     let words_wide = text::columns(words, 99) as u16;
     canvas.put(x + wide.saturating_sub(words_wide), y, wide, words, style);
+}
+
+/// Whether differences of times stand in the column of samples.
+fn shows_times(answer: &Answer) -> bool {
+    answer.baseline_ns.is_some() && !answer.facts.clock.is_memory()
+}
+
+fn samples_title(answer: &Answer) -> &'static str {
+    if shows_times(answer) { "time" } else { samples_word(answer.facts.clock) }
 }
 
 /// Returns the whole of which threads have shares: the measured time, or all bytes of the window.
@@ -426,7 +435,13 @@ impl RowPainter<'_> {
             None => canvas.theme.heat(part.min(1.0)),
         };
         right(canvas, x + self.plan.share, y, SHARE_COLUMNS, &signed_share(ns, measured_ns, change), style);
-        if let Some(at) = self.plan.samples {
+        let times = change.filter(|_| shows_times(self.answer));
+        if let (Some(at), Some(change)) = (self.plan.samples, times) {
+            let negative = change.weight.negative;
+            let sign = if negative || ns == 0 { "" } else { "+" };
+            let words = format!("{sign}{}", measure::signed(ns, self.context.session.unit(), negative));
+            right(canvas, x + at, y, SAMPLES_COLUMNS, &words, canvas.style(Role::Dim));
+        } else if let Some(at) = self.plan.samples {
             let sign = if change.is_some_and(|change| change.fewer) { "-" } else { "" };
             let number = weight.count(self.answer.facts.clock);
             let words = match format!("{sign}{}", measure::count(number)) {

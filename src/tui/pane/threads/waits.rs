@@ -1,8 +1,8 @@
 //! Draws what a thread waits for, by wall-clock time.
 //!
 //! ```text
-//! 74% sleep  23% lock ▸ compactor  in Cache::insert
-//! [lock] held by compactor for 1.2 s  in Cache::insert
+//! 74% sleep  23% lock cache_mutex ▸ compactor  in Cache::insert
+//! [lock cache_mutex] held by compactor for 1.2 s  in Cache::insert
 //! ```
 //!
 //! The shares are those of the thread's time in the window. A thread that is in one wait nearly all
@@ -56,7 +56,7 @@ pub(super) fn draw(canvas: &mut Canvas<'_>, place: Rect, context: &PaneContext<'
     let mut x = place.x;
     for share in shares.iter().filter(|share| share.weight_ns > least_ns) {
         let percent = measure::percents(share.weight_ns as f64 / weight_ns.max(1) as f64);
-        let word = share.reason.word();
+        let word = share.words();
         let words = match &*share.holder {
             "" => format!("{percent}% {word}"),
             holder => format!("{percent}% {word} ▸ {holder}"),
@@ -82,11 +82,12 @@ pub(super) fn draw(canvas: &mut Canvas<'_>, place: Rect, context: &PaneContext<'
     x > place.x
 }
 
-/// The shares of each reason and holder, the greatest first.
+/// The shares of each reason, lock and holder, the greatest first.
 fn merge(waits: &[WaitShare]) -> Vec<WaitShare> {
     let mut shares: Vec<WaitShare> = Vec::new();
     for wait in waits {
-        match shares.iter_mut().find(|share| share.reason == wait.reason && share.holder == wait.holder) {
+        let key = |share: &WaitShare| (share.reason, share.variable.clone(), share.holder.clone());
+        match shares.iter_mut().find(|share| key(share) == key(wait)) {
             Some(share) => share.weight_ns = share.weight_ns.saturating_add(wait.weight_ns),
             None => shares.push(wait.clone()),
         }

@@ -35,6 +35,8 @@ pub const TREND_COLUMNS: u16 = PARTS as u16 + 2;
 const TREND_GAP: u16 = 2;
 /// Columns of a thread or process on narrow, medium and wide screens.
 const OWNER_COLUMNS: (u16, u16, u16) = (9, 14, 22);
+/// Columns of a title on such screens.
+const TITLE_COLUMNS: (u16, u16, u16) = (14, 22, 36);
 const OWNER_GAP: u16 = 1;
 
 /// A column of numbers.
@@ -170,8 +172,10 @@ pub struct TopContents {
     pub is_memory: bool,
     /// Whether foreign code is folded.
     pub is_folded: bool,
-    /// Whether rows belong to a thread or process.
+    /// Whether rows belong to a thread, process or title.
     pub has_owners: bool,
+    /// Whether they belong to a title.
+    pub has_titles: bool,
     /// Columns of a value.
     pub value: u16,
 }
@@ -211,11 +215,12 @@ impl TopColumns {
     pub fn new(width: u16, contents: TopContents) -> TopColumns {
         let TopContents { sort, is_diff, has_total, has_trends, .. } = contents;
         let TopContents { has_latency, is_memory, is_folded, has_owners, value, .. } = contents;
+        let (narrow, medium, wide) = if contents.has_titles { TITLE_COLUMNS } else { OWNER_COLUMNS };
         let owner_columns = match width {
             _ if !has_owners => 0,
-            0..60 => OWNER_COLUMNS.0,
-            60..120 => OWNER_COLUMNS.1,
-            _ => OWNER_COLUMNS.2,
+            0..60 => narrow,
+            60..120 => medium,
+            _ => wide,
         };
         let owner_room = owner_columns + u16::from(has_owners) * OWNER_GAP;
         let span = |columns: &[Column]| columns.iter().map(|column| column.width(value)).sum::<u16>();
@@ -317,6 +322,7 @@ mod tests {
             is_memory: false,
             is_folded: false,
             has_owners: false,
+            has_titles: false,
             value: 7,
         }
     }

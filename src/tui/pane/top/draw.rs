@@ -49,6 +49,7 @@ use crate::tui::pane::title::{self, TITLE_COLUMNS};
 use crate::tui::pane::top::columns::{Column, MARGIN, TREND_COLUMNS, TopColumns, TopContents};
 use crate::tui::pane::top::diff;
 use crate::tui::pane::top::own_code;
+use crate::tui::pane::top::owners;
 use crate::tui::pane::top::state::JoinedRow;
 use crate::tui::pane::top::waits;
 use crate::tui::pane::waiting;
@@ -103,10 +104,14 @@ pub fn draw(canvas: &mut Canvas<'_>, area: Rect, context: &PaneContext<'_>) {
     let lines: Vec<(usize, JoinedRow<'_>)> =
         context.panes.top.view().take(area.height.saturating_sub(2).into()).collect();
     let names = fit_row_names(context, &plan, &lines);
-    for (y, ((index, line), name)) in (area.y + 2..area.bottom()).zip(lines.into_iter().zip(&names)) {
-        let place = Rect { y, height: 1, ..area };
-        row(canvas, place, context, &plan, &bases, &line);
-        draw_name(canvas, place, context, &plan, &line, name);
+    let owners: Vec<&str> = lines.iter().map(|(_, line)| &*line.row.owner).collect();
+    let owners = owners::fit_owners(&owners, plan.owner_columns.into());
+    let texts = names.iter().zip(&owners);
+    for (y, ((index, line), (name, owner))) in (area.y + 2..area.bottom()).zip(lines.iter().zip(texts)) {
+        let (index, place) = (*index, Rect { y, height: 1, ..area });
+        row(canvas, place, context, &plan, &bases, line);
+        canvas.put(place.x + plan.owner, y, plan.owner_columns, owner, canvas.style(Role::Text));
+        draw_name(canvas, place, context, &plan, line, name);
         if selected == Some(index) {
             canvas.put(area.x, y, 1, "▸", canvas.style(Role::TitleActive));
             canvas.tint(place, canvas.theme.selected(active));
@@ -143,6 +148,7 @@ fn plan(context: &PaneContext<'_>, area: Rect) -> TopColumns {
             is_memory: answer.facts.clock.is_memory(),
             is_folded: answer.question.own.folds,
             has_owners: answer.question.group.owner().is_some(),
+            has_titles: answer.question.group == Grouping::Title,
             value: widest.max(VALUE_COLUMNS),
         };
         TopColumns::new(width, contents)
@@ -300,10 +306,14 @@ fn heads(canvas: &mut Canvas<'_>, area: Rect, context: &PaneContext<'_>, plan: &
     }
     if let Some(trend) = plan.trend {
         let style = canvas.style(Role::Column);
-        canvas.put(area.x + trend, y, TREND_COLUMNS, "trend", style);
+        canvas.put(area.x + trend, y, TREND_COLUMNS, "trend/max", style);
     }
     let style = canvas.style(Role::Column);
-    let owners = if shown_group(context) == Grouping::Process { "process" } else { "thread" };
+    let owners = match shown_group(context) {
+        Grouping::Process => "process",
+        Grouping::Title => "title",
+        _ => "thread",
+    };
     canvas.put(area.x + plan.owner, y, plan.owner_columns, owners, style);
     let by_name = context.question.sort == Sort::Name;
     let style = canvas.style(if by_name { Role::ColumnSorted } else { Role::Column });
@@ -361,11 +371,6 @@ fn row(
     let has_samples = line.window.0 >= bases.sample_ns.saturating_mul(TREND_SAMPLES);
     if let (Some(at), Some(trend), true) = (plan.trend, line.trend, has_samples) {
         draw_trend(canvas, place.x + at, place.y, trend);
-    }
-    if plan.owner_columns > 0 {
-        let owner = text::cut_middle(&line.row.owner, plan.owner_columns.into());
-        let style = canvas.style(Role::Text);
-        canvas.put(place.x + plan.owner, place.y, plan.owner_columns, &owner, style);
     }
 }
 

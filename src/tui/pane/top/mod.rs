@@ -4,6 +4,7 @@ pub mod columns;
 mod diff;
 pub mod draw;
 mod own_code;
+mod owners;
 pub mod state;
 mod trunk;
 mod waits;

@@ -1,6 +1,7 @@
 //! Draws what threads wait for into the row above the table, by wall-clock time.
 //!
 //! ```text
+//!  waiting: 57% sleep · 14% lock cache_mutex, 98% held by compactor · B shows more
 //!  waiting: 57% sleep · 14% lock in Cache::insert, 98% held by compactor · B shows more
 //! ```
 
@@ -17,7 +18,9 @@ use crate::tui::theme::Role;
 
 /// The smallest share of all time that is named, as its reciprocal.
 const LEAST: u64 = 100;
-/// Columns of a function's name.
+/// Share of a wait from which one lock stands for it, in percent.
+const ALONE_PERCENT: u64 = 95;
+/// Columns of the name of a lock or a function.
 const WITHIN_COLUMNS: usize = 24;
 /// The text before the parts, and behind them.
 const LABEL: &str = "waiting: ";
@@ -69,7 +72,8 @@ fn fit_words(waits: &[WaitShare], base_ns: u64, room: usize) -> (String, &'stati
     (String::new(), "")
 }
 
-/// One reason: `14% lock in Cache::insert, 98% held by compactor`.
+/// One reason: `14% lock cache_mutex, 98% held by compactor`. Without the name of the lock, or if
+/// there are several, it is followed by the function that waits longest.
 fn part_words(waits: &[WaitShare], first: &WaitShare, (ns, base_ns): (u64, u64), details: usize) -> String {
     let percent =
         |part_ns: u64, whole_ns: u64| format!("{}%", measure::percents(part_ns as f64 / whole_ns.max(1) as f64));
@@ -77,7 +81,13 @@ fn part_words(waits: &[WaitShare], first: &WaitShare, (ns, base_ns): (u64, u64),
     if !first.reason.is_lock() || details == 0 {
         return words;
     }
-    if details > 1 && !first.within.is_empty() {
+    let of_lock = waits.iter().filter(|share| share.reason == first.reason && share.variable == first.variable);
+    let of_lock_ns = of_lock.fold(0, |sum: u64, share| sum.saturating_add(share.weight_ns));
+    let is_alone = of_lock_ns.saturating_mul(100) >= ns.saturating_mul(ALONE_PERCENT);
+    if is_alone && !first.variable.is_empty() {
+        let name = NameToFit { full: &first.variable, short: &first.variable, room: WITHIN_COLUMNS };
+        words = format!("{words} {}", fit_name(&name, NameStyle::Short));
+    } else if details > 1 && !first.within.is_empty() {
         let name = NameToFit { full: &first.within, short: &first.within, room: WITHIN_COLUMNS };
         words = format!("{words} in {}", fit_name(&name, NameStyle::Short));
     }
