@@ -31,6 +31,7 @@ mod measured_time;
 mod model;
 mod overhead_limiter;
 mod player;
+mod process_trees;
 mod protocol;
 mod recorder;
 mod recording_spool;
