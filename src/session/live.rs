@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use super::attach_retry::{AttachRetry, KnockResult};
 use super::cpu_meter::{self, CpuMeter};
+use super::process_trees::ProcessTrees;
 use super::settings::{Settings, WatchTarget};
 use super::thread_states;
 use super::unsampled_time::{Ledger, Sampling};
@@ -54,6 +55,7 @@ pub(super) struct LiveTarget {
     /// Whether the user knows what stops may do.
     has_warned_of_stops: bool,
     attach_retry: AttachRetry,
+    trees: ProcessTrees,
     outside: OutsideProcesses,
     /// Processes that other viewers watch.
     taken: HashSet<ProcessIdentity>,
@@ -88,6 +90,7 @@ impl LiveTarget {
             has_dismissed_agents: false,
             has_warned_of_stops: false,
             attach_retry: AttachRetry::default(),
+            trees: ProcessTrees::default(),
             outside: OutsideProcesses::new(now_ns),
             taken: HashSet::new(),
             claims: HashMap::new(),
@@ -111,8 +114,8 @@ impl LiveTarget {
         let mut pids: Vec<u32> = connected.map(|process| process.pid).collect();
         if let WatchTarget::Launched(launched) = &self.target {
             let mut tree = vec![launched.pid];
-            tree.extend(settings.follow.then(|| proc::descendants(launched.pid)).into_iter().flatten());
             if settings.follow {
+                tree.extend(self.trees.descendants(launched.pid, now_ns));
                 let used_ns = tree.iter().filter_map(|&pid| proc::cpu_with_reaped_ns(pid)).sum();
                 self.ledger.read_tree(used_ns, profile, sampling(settings), now_ns);
             }
@@ -190,7 +193,7 @@ impl LiveTarget {
         let is_due = now_ns.saturating_sub(self.metered_ns) >= METER_NS;
         if is_due {
             let named = self.target.pids();
-            let mut pids: Vec<u32> = named.iter().flat_map(|&pid| proc::descendants(pid)).collect();
+            let mut pids: Vec<u32> = named.iter().flat_map(|&pid| self.trees.descendants(pid, now_ns)).collect();
             pids.extend(named);
             pids.extend(profile.processes().iter().filter(|process| process.connected).map(|process| process.pid));
             pids.sort_unstable();
@@ -267,7 +270,7 @@ impl LiveTarget {
         self.next_overdue_ns = now_ns + OVERDUE_NS;
         let mut pids = named.clone();
         if settings.follow {
-            pids.extend(named.iter().flat_map(|&pid| proc::descendants(pid)));
+            pids.extend(named.iter().flat_map(|&pid| self.trees.descendants(pid, now_ns)));
             pids.sort_unstable();
             pids.dedup();
         }
@@ -324,8 +327,8 @@ impl LiveTarget {
             let connected: HashSet<u32> =
                 profile.processes().iter().filter(|process| process.connected).map(|process| process.pid).collect();
             let is_connected = |pid| connected.contains(&pid);
-            let follow = settings.follow;
-            self.outside.sample_strangers(&roots, follow, is_connected, &mut self.sampler, now_ns);
+            let trees = settings.follow.then_some(&mut self.trees);
+            self.outside.sample_strangers(&roots, trees, is_connected, &mut self.sampler, now_ns);
         }
     }
 

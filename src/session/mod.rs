@@ -32,6 +32,7 @@ mod merge;
 mod model;
 mod overhead_limiter;
 mod player;
+mod process_trees;
 mod protocol;
 mod recorder;
 mod recording_spool;

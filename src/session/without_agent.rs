@@ -5,6 +5,7 @@
 
 use std::collections::{HashMap, HashSet};
 
+use super::process_trees::ProcessTrees;
 use crate::attach::diagnose;
 use crate::attach::proc::{self, ProcStat, ProcessIdentity};
 use crate::sampler::clock::thread_cpu_ns;
@@ -86,12 +87,12 @@ impl OutsideProcesses {
         !self.has_failed
     }
 
-    /// Has processes, and with `follow` their descendants, sampled that cannot carry the agent, if
-    /// a look at them is due. `connected` returns whether a process is sampled already.
+    /// Has processes, and with `trees` their descendants, sampled that cannot carry the agent, if a
+    /// look at them is due. `connected` returns whether a process is sampled already.
     pub(super) fn sample_strangers(
         &mut self,
         roots: &[u32],
-        follow: bool,
+        trees: Option<&mut ProcessTrees>,
         connected: impl Fn(u32) -> bool,
         sampler: &mut Sampler,
         now_ns: u64,
@@ -100,8 +101,11 @@ impl OutsideProcesses {
             return;
         }
         let used_ns = thread_cpu_ns();
-        let descendants = roots.iter().filter(|_| follow).flat_map(|&root| proc::descendants(root));
-        let pids: HashSet<u32> = roots.iter().copied().chain(descendants).filter(|&pid| !connected(pid)).collect();
+        let mut pids: HashSet<u32> = roots.iter().copied().collect();
+        if let Some(trees) = trees {
+            pids.extend(roots.iter().flat_map(|&root| trees.descendants(root, now_ns)));
+        }
+        pids.retain(|&pid| !connected(pid));
         self.programs.retain(|pid, _| pids.contains(pid));
         for pid in pids {
             let Ok(stat) = ProcStat::of(pid) else { continue };

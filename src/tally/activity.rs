@@ -2,8 +2,9 @@
 //! Samples that are in the row or in its callees count, each once, as for its cum.
 
 use std::cmp::Reverse;
-use std::collections::BTreeMap;
+use std::collections::VecDeque;
 
+use super::filter::frame_filter::FrameFilter;
 use super::query::Query;
 use super::rows::RowId;
 use super::stacks::SPAN;
@@ -43,66 +44,132 @@ pub struct RowActivity {
     pub threads: Vec<ThreadPart>,
 }
 
-/// The samples of one bucket of the history.
+/// A sample that the filters keep.
+#[derive(Clone, Copy)]
+struct KeptSample {
+    stack: StackId,
+    thread: ThreadId,
+    ns: u64,
+}
+
+/// The samples of one bucket of the history, and the part of them that contains the row.
 #[derive(Default)]
-struct BucketSum {
+struct BucketSamples {
     /// The weight of all samples, ns.
     all_ns: u64,
-    /// The weight of those that contain the row, by thread, ns.
-    threads: BTreeMap<ThreadId, u64>,
+    kept: Vec<KeptSample>,
+    /// Those of `kept` whose stack is reduced to its leaf, with the row of the leaf.
+    reduced: Vec<(RowId, KeptSample)>,
+    /// The number of samples in both lists that are summed in `threads`.
+    summed: (usize, usize),
+    /// The weight of samples that contain the row, by thread, ns. A thread may occur several times.
+    threads: Vec<(ThreadId, u64)>,
 }
 
-/// The query without span and order, the row, and [`Context::invalidations`].
-type ActivityScope = (Query, RowId, u64);
+impl BucketSamples {
+    /// Forgets the row.
+    fn clear_row(&mut self) {
+        (self.summed, self.threads) = ((0, 0), Vec::new());
+    }
 
-/// Knows of stacks whether they contain one row. Each stack is looked at once. The samples of the
-/// last minute are summed once, too: new ones are added.
+    /// Adds the samples that contain the row and are not summed yet.
+    fn sum_new(&mut self, row: RowId, contains: &[bool], sums: &mut ThreadSums) {
+        for sample in &self.kept[self.summed.0..] {
+            if contains[sample.stack.index()] {
+                sums.add(sample.thread, sample.ns);
+            }
+        }
+        for (leaf, sample) in &self.reduced[self.summed.1..] {
+            if *leaf == row && !contains[sample.stack.index()] {
+                sums.add(sample.thread, sample.ns);
+            }
+        }
+        self.summed = (self.kept.len(), self.reduced.len());
+        self.threads.extend(sums.drain());
+    }
+}
+
+/// Weights by thread, ns.
 #[derive(Default)]
-pub(super) struct RowStacks {
-    scope: Option<ActivityScope>,
-    contains: Vec<Option<bool>>,
-    /// The samples that are summed: all before this position, up to bucket `last`.
-    position: LogPosition,
-    last: u64,
-    buckets: BTreeMap<u64, BucketSum>,
+struct ThreadSums {
+    by_thread_ns: Vec<u64>,
+    /// The threads that have weight.
+    weighted: Vec<ThreadId>,
 }
 
-impl RowStacks {
+impl ThreadSums {
+    fn add(&mut self, thread: ThreadId, ns: u64) {
+        let index = thread.0 as usize;
+        if self.by_thread_ns.len() <= index {
+            self.by_thread_ns.resize(index + 1, 0);
+        }
+        let sum_ns = &mut self.by_thread_ns[index];
+        if *sum_ns == 0 && ns > 0 {
+            self.weighted.push(thread);
+        }
+        *sum_ns = sum_ns.saturating_add(ns);
+    }
+
+    /// Removes and returns all weights.
+    fn drain(&mut self) -> impl Iterator<Item = (ThreadId, u64)> {
+        let ThreadSums { by_thread_ns, weighted } = self;
+        weighted.drain(..).map(|thread| (thread, std::mem::take(&mut by_thread_ns[thread.0 as usize])))
+    }
+}
+
+/// The query without span and order, and [`Context::invalidations`].
+type ActivityScope = (Query, u64);
+
+/// The samples of the last minute, and which of them contain one row. The samples are read from the
+/// history once: new ones are added, and another row is found in those that are there.
+#[derive(Default)]
+pub(super) struct ActivitySums {
+    scope: Option<ActivityScope>,
+    /// The samples that are read: all before this position, from bucket `first` to bucket `last`.
+    position: LogPosition,
+    first: u64,
+    last: u64,
+    /// The buckets from `first` on.
+    buckets: VecDeque<BucketSamples>,
+    row: Option<RowId>,
+    /// Whether the row is on each stack, by index.
+    contains: Vec<bool>,
+    thread_sums: ThreadSums,
+}
+
+impl ActivitySums {
     /// Drops what was derived from all stacks but the first `kept`.
     pub(super) fn truncate(&mut self, kept: usize) {
         self.contains.truncate(kept);
     }
 
     /// Sums the activity of a row.
-    pub(super) fn sum(&mut self, row: RowId, query: &Query, context: Context<'_>) -> RowActivity {
+    pub(super) fn sum(&mut self, row: RowId, query: &Query, context: Context<'_>, filter: &FrameFilter) -> RowActivity {
         let newest = context.profile.history_range(query.clock).map(|(_, newest)| newest);
         let last = query.span.buckets().map(|(_, last)| last).or(newest).unwrap_or_default();
         let last_part = last / PART_BUCKETS;
         let first_part = (last_part + 1).saturating_sub(ACTIVITY_PARTS as u64);
         let empty = ACTIVITY_PARTS - (last_part + 1 - first_part) as usize;
         let first = first_part * PART_BUCKETS;
-        self.update(row, (first, last), query, context);
+        self.read_samples((first, last), query, context);
+        self.select_row(row, context, filter);
 
         let mut parts = [(0u64, 0u64); ACTIVITY_PARTS];
-        for (bucket, sum) in &self.buckets {
+        for (bucket, samples) in (first..).zip(&mut self.buckets) {
+            samples.sum_new(row, &self.contains, &mut self.thread_sums);
             let (own_ns, all_ns) = &mut parts[empty + (bucket / PART_BUCKETS - first_part) as usize];
-            *all_ns = all_ns.saturating_add(sum.all_ns);
-            *own_ns = sum.threads.values().fold(*own_ns, |own_ns, &ns| own_ns.saturating_add(ns));
+            *all_ns = all_ns.saturating_add(samples.all_ns);
+            *own_ns = samples.threads.iter().fold(*own_ns, |own_ns, &(_, ns)| own_ns.saturating_add(ns));
         }
         let share = |(own_ns, all_ns): (u64, u64)| if all_ns == 0 { 0.0 } else { own_ns as f32 / all_ns as f32 };
-        let mut threads: BTreeMap<ThreadId, u64> = BTreeMap::new();
-        let mut add = |thread, ns| {
-            let weight_ns = threads.entry(thread).or_default();
-            *weight_ns = weight_ns.saturating_add(ns);
-        };
         match query.span.buckets() {
             Some((start, _)) if start >= first => {
-                let sums = self.buckets.range(start..).flat_map(|(_, sum)| &sum.threads);
-                sums.for_each(|(&thread, &ns)| add(thread, ns));
+                let within = self.buckets.iter().skip((start - first) as usize);
+                within.flat_map(|samples| &samples.threads).for_each(|&(thread, ns)| self.thread_sums.add(thread, ns));
             }
             _ => context.profile.visit_generation(query.generation, query.clock, query.span, |key, weight| {
-                if !context.idle.sums(key.0)[SPAN] && self.contains(row, key, context) {
-                    add(key.0, weight.ns);
+                if !context.idle.sums(key.0)[SPAN] && self.is_in(row, key, context) {
+                    self.thread_sums.add(key.0, weight.ns);
                 }
             }),
         }
@@ -110,89 +177,86 @@ impl RowStacks {
             let thread = context.profile.thread(thread);
             ThreadPart { tid: thread.tid, name: Text::from(thread.name.as_str()), weight_ns }
         };
-        let mut threads: Vec<_> = threads.into_iter().filter(|&(_, weight_ns)| weight_ns != 0).map(part).collect();
-        threads.sort_by_key(|part| Reverse(part.weight_ns));
-        RowActivity { shares: parts.map(share), threads }
+        let mut threads: Vec<(ThreadId, u64)> = self.thread_sums.drain().collect();
+        threads.sort_unstable_by_key(|&(thread, weight_ns)| (Reverse(weight_ns), thread));
+        RowActivity { shares: parts.map(share), threads: threads.into_iter().map(part).collect() }
     }
 
-    /// Adds the new samples of the buckets from `first` to `last`, or all samples if the scope has
+    /// Reads the new samples of the buckets from `first` to `last`, or all samples if the scope has
     /// changed.
-    fn update(&mut self, row: RowId, (first, last): (u64, u64), query: &Query, context: Context<'_>) {
+    fn read_samples(&mut self, (first, last): (u64, u64), query: &Query, context: Context<'_>) {
         let plain = Query { span: Span::Total, sort: Default::default(), ..query.clone() };
-        let scope = Some((plain, row, context.invalidations));
-        if self.scope.as_ref().is_none_or(|(_, earlier, _)| *earlier != row) {
-            self.contains.clear();
-        }
-        self.contains.resize(context.stacks.nodes(context.profile).len(), None);
+        let scope = Some((plain, context.invalidations));
         let log = context.profile.change_log(query.generation, query.clock);
         let new = log.and_then(|log| log.since(self.position));
         let new = new.filter(|_| self.scope == scope && self.last <= last);
-        let unknown = match new {
+        let unread = match new {
             Some(new) => {
-                self.buckets = self.buckets.split_off(&first);
-                let summed = self.last;
-                for sample in new.filter(|sample| (first..=summed).contains(&sample.bucket)) {
-                    self.add(row, (sample.bucket, sample.key), sample.weight, context);
+                let expired = (first - self.first).min(self.buckets.len() as u64);
+                self.buckets.drain(..expired as usize);
+                self.first = first;
+                let read = self.last;
+                for sample in new.filter(|sample| (first..=read).contains(&sample.bucket)) {
+                    self.add(sample.bucket, sample.key, sample.weight, context);
                 }
-                first.max(summed + 1)
+                first.max(read + 1)
             }
             None => {
                 self.buckets.clear();
+                self.first = first;
                 first
             }
         };
-        context.profile.visit_buckets(query.generation, query.clock, (unknown, last), |bucket, key, weight| {
-            self.add(row, (bucket, key), weight, context);
+        self.buckets.resize_with((last + 1 - first) as usize, BucketSamples::default);
+        context.profile.visit_buckets(query.generation, query.clock, (unread, last), |bucket, key, weight| {
+            self.add(bucket, key, weight, context);
         });
         (self.scope, self.last) = (scope, last);
         self.position = log.map(ChangeLog::position).unwrap_or_default();
     }
 
-    fn add(&mut self, row: RowId, (bucket, key): (u64, ThreadStack), weight: Weight, context: Context<'_>) {
-        if context.idle.sums(key.0)[SPAN] {
+    fn add(&mut self, bucket: u64, key: ThreadStack, Weight { ns, .. }: Weight, context: Context<'_>) {
+        if ns == 0 || context.idle.sums(key.0)[SPAN] {
             return;
         }
-        let is_own = self.contains(row, key, context);
-        let sum = self.buckets.entry(bucket).or_default();
-        sum.all_ns = sum.all_ns.saturating_add(weight.ns);
-        if is_own {
-            let own_ns = sum.threads.entry(key.0).or_default();
-            *own_ns = own_ns.saturating_add(weight.ns);
+        let samples = &mut self.buckets[(bucket - self.first) as usize];
+        samples.all_ns = samples.all_ns.saturating_add(ns);
+        if context.flat_row(key).is_some() {
+            let stack = context.stacks.stack(key);
+            let sample = KeptSample { stack, thread: key.0, ns };
+            samples.kept.push(sample);
+            if let LibraryTime::Whole(leaf) = context.facts.library_time(stack) {
+                samples.reduced.push((leaf, sample));
+            }
+        }
+    }
+
+    /// Finds the stacks that a row is on. Those of the last row are known, except for new ones.
+    fn select_row(&mut self, row: RowId, context: Context<'_>, filter: &FrameFilter) {
+        if self.row != Some(row) {
+            self.row = Some(row);
+            self.contains.clear();
+            self.buckets.iter_mut().for_each(BucketSamples::clear_row);
+        }
+        let nodes = context.stacks.nodes(context.profile);
+        if self.contains.len() == nodes.len() {
+            return;
+        }
+        let frames_with = filter.frames_with(row);
+        let known = self.contains.len();
+        self.contains.reserve(nodes.len() - known);
+        for (index, &node) in nodes.iter().enumerate().skip(known) {
+            let contains = index > 0
+                && (self.contains[node.parent.index()]
+                    || frames_with[node.frame.0 as usize] && !context.facts.rows_at(index, node, filter).1.is_empty());
+            self.contains.push(contains);
         }
     }
 
     /// Whether a sample counts for the row.
-    fn contains(&mut self, row: RowId, key: ThreadStack, context: Context<'_>) -> bool {
-        if context.flat_row(key).is_none() {
-            return false;
-        }
+    fn is_in(&self, row: RowId, key: ThreadStack, context: Context<'_>) -> bool {
         let stack = context.stacks.stack(key);
-        if matches!(context.facts.library_time(stack), LibraryTime::Whole(leaf) if leaf == row) {
-            return true;
-        }
-        let nodes = context.stacks.nodes(context.profile);
-        let (mut at, mut result) = (stack, false);
-        while at != StackId::EMPTY {
-            match self.contains[at.index()] {
-                Some(known) => {
-                    result = known;
-                    break;
-                }
-                None if context.facts.fresh_rows((at.index(), at.index())).contains(&row) => {
-                    result = true;
-                    break;
-                }
-                None => at = nodes[at.index()].parent,
-            }
-        }
-        let mut below = stack;
-        while below != at {
-            self.contains[below.index()] = Some(result);
-            below = nodes[below.index()].parent;
-        }
-        if at != StackId::EMPTY {
-            self.contains[at.index()] = Some(result);
-        }
-        result
+        let is_reduced = || matches!(context.facts.library_time(stack), LibraryTime::Whole(leaf) if leaf == row);
+        context.flat_row(key).is_some() && (self.contains[stack.index()] || is_reduced())
     }
 }

@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use super::activity::{RowActivity, RowStacks};
+use super::activity::{ActivitySums, RowActivity};
 use super::call_paths::{self, CallPath};
 use super::callers::{CallerIndex, Callers};
 use super::filter::frame_filter::{FrameFilter, Invalidation};
@@ -97,7 +97,7 @@ pub struct Tallier {
     sums: IncrementalSums,
     caller_index: CallerIndex,
     line_hits: LineHits,
-    row_stacks: RowStacks,
+    activity_sums: ActivitySums,
     call_tree: CallTree,
     trend_sums: TrendSums,
     cached: Option<CachedResult>,
@@ -128,7 +128,7 @@ impl Tallier {
             let Some(row) = rows.find(full) else { return RowActivity::default() };
             let (threads, row_count, invalidations) = (&self.thread_filter, rows.len(), self.invalidations);
             let context = Context { profile, stacks, facts, threads, idle, row_count, invalidations };
-            self.row_stacks.sum(row, query, context)
+            self.activity_sums.sum(row, query, context, frame_filter)
         });
         let lines = extras.lines.map(|full| {
             self.line_hits.update(full, names, index, rows);
@@ -293,7 +293,7 @@ impl Tallier {
         let kept = self.facts.update(stacks.nodes(profile), invalid, &self.frame_filter, &self.rows);
         self.caller_index.truncate(kept);
         self.line_hits.truncate(kept);
-        self.row_stacks.truncate(kept);
+        self.activity_sums.truncate(kept);
         self.call_tree.truncate(kept);
         // Filters do not hide what a thread waits in. One that waits for a lock or a CPU is not
         // idle.

@@ -245,10 +245,12 @@ impl TrendSums {
         self.rows.resize(context.row_count, RowSlices::default());
         self.begin_slices(window);
         let summed = self.last;
-        let is_idle = |key: ThreadStack| context.idle.sums(key.0)[SPAN];
-        let new = new.into_iter().flatten().filter(|entered| entered.bucket <= summed && !is_idle(entered.key));
-        for entered in new {
-            self.add(context.flat_row(entered.key), window.slices(entered.bucket), entered.weight);
+        // A change of the latency alone has no weight.
+        let counts = |key: ThreadStack, weight: Weight| weight.ns > 0 && !context.idle.sums(key.0)[SPAN];
+        for entered in new.into_iter().flatten() {
+            if entered.bucket <= summed && counts(entered.key, entered.weight) {
+                self.add(context.flat_row(entered.key), window.slices(entered.bucket), entered.weight);
+            }
         }
         if first <= window.last {
             context.profile.visit_buckets(
@@ -256,7 +258,7 @@ impl TrendSums {
                 query.clock,
                 (first, window.last),
                 |bucket, key, weight| {
-                    if !is_idle(key) {
+                    if counts(key, weight) {
                         self.add(context.flat_row(key), window.slices(bucket), weight);
                     }
                 },

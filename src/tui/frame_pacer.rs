@@ -1,36 +1,41 @@
-//! Decides when to draw a frame: soon after a change, at most 30 times a second (120 after a key),
-//! and never without a change.
+//! Decides when to draw a frame: soon after a change, at most 30 times a second, and never without
+//! a change. A key press is drawn at once, whatever was drawn before it, but at most 120 times a
+//! second.
 
 use std::time::{Duration, Instant};
 
 /// Minimum time between two frames.
 const FRAME: Duration = Duration::from_millis(33);
-/// Minimum time between two frames after a key press or a click.
+/// Minimum time between two frames for key presses or clicks.
 const INPUT_FRAME: Duration = Duration::from_millis(8);
-/// Time that a change waits for others, so that a burst is one frame.
+/// Time that another change waits for more, so that a burst is one frame.
 const COALESCE: Duration = Duration::from_millis(2);
 
 /// The time of the next frame.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct FramePacer {
     last: Option<Instant>,
+    /// The last frame that was scheduled for input.
+    last_input: Option<Instant>,
     due: Option<Instant>,
+    /// Whether the next frame is for input.
+    is_for_input: bool,
 }
 
 impl FramePacer {
     /// Schedules a frame for a change.
     pub fn schedule(&mut self, now: Instant) {
-        self.schedule_after(now, FRAME);
+        let soon = now + COALESCE;
+        self.schedule_at(self.last.map_or(soon, |last| (last + FRAME).max(soon)));
     }
 
     /// Schedules a frame for a key press or a click.
     pub fn schedule_input(&mut self, now: Instant) {
-        self.schedule_after(now, INPUT_FRAME);
+        self.is_for_input = true;
+        self.schedule_at(self.last_input.map_or(now, |last| (last + INPUT_FRAME).max(now)));
     }
 
-    fn schedule_after(&mut self, now: Instant, least: Duration) {
-        let soon = now + COALESCE;
-        let frame = self.last.map_or(soon, |last| (last + least).max(soon));
+    fn schedule_at(&mut self, frame: Instant) {
         self.due = Some(self.due.map_or(frame, |due| due.min(frame)));
     }
 
@@ -43,7 +48,8 @@ impl FramePacer {
     pub fn take_due(&mut self, now: Instant) -> bool {
         let due = self.due.is_some_and(|due| due <= now);
         if due {
-            *self = FramePacer { last: Some(now), due: None };
+            let last_input = if self.is_for_input { Some(now) } else { self.last_input };
+            *self = FramePacer { last: Some(now), last_input, due: None, is_for_input: false };
         }
         due
     }
@@ -70,8 +76,16 @@ mod tests {
         pacer.schedule(later + FRAME * 9);
         assert_eq!(pacer.due(), Some(later + FRAME * 9 + COALESCE), "a change after a pause is shown immediately");
         assert!(pacer.take_due(later + FRAME * 9 + COALESCE));
-        pacer.schedule(later + FRAME * 9 + COALESCE);
-        pacer.schedule_input(later + FRAME * 9 + COALESCE);
-        assert_eq!(pacer.due(), Some(later + FRAME * 9 + COALESCE + INPUT_FRAME), "a key press is shown sooner");
+        let frame = later + FRAME * 9 + COALESCE;
+        pacer.schedule(frame);
+        assert_eq!(pacer.due(), Some(frame + FRAME));
+        pacer.schedule_input(frame);
+        assert_eq!(pacer.due(), Some(frame), "a key press is shown at once, even right after a frame");
+        assert!(pacer.take_due(frame));
+        pacer.schedule_input(frame);
+        assert_eq!(pacer.due(), Some(frame + INPUT_FRAME), "the next one waits for the screen");
+        assert!(pacer.take_due(frame + INPUT_FRAME));
+        pacer.schedule(frame + INPUT_FRAME);
+        assert_eq!(pacer.due(), Some(frame + INPUT_FRAME + FRAME));
     }
 }

@@ -34,8 +34,9 @@ struct ChainWeight {
     own_ns: u64,
     /// The weight of its subtree.
     subtree_ns: u64,
-    /// The change of the subtree for each sum; 0 between propagations.
-    change_ns: [u64; SUMS],
+    /// One past the index of its change in [`StackWeights::changes_ns`]; 0 for none. Few chains
+    /// have one at a time.
+    change: u32,
 }
 
 impl ChainData for ChainWeight {
@@ -54,7 +55,14 @@ pub(crate) struct StackWeights {
     /// A bit for each last node whose chain has (or had) a change, 64 nodes a word; 0 between
     /// propagations.
     changed: Vec<u64>,
+    /// Changes of subtrees, for each sum; empty between propagations.
+    changes_ns: Vec<[u64; SUMS]>,
+    /// The indices of changes that are propagated and may be used again.
+    free: Vec<u32>,
 }
+
+/// The capacity of `changes_ns` and `free` that is kept between propagations.
+const KEPT_CHANGES: usize = 1 << 16;
 
 impl StackWeights {
     /// Adds new nodes.
@@ -66,6 +74,8 @@ impl StackWeights {
     /// Resets all weights to 0.
     pub(crate) fn clear(&mut self) {
         self.chains.all_data_mut().for_each(|weight| *weight = ChainWeight::default());
+        self.changes_ns.clear();
+        self.free.clear();
     }
 
     /// The stacks that have weight of their own, by index, with that weight.
@@ -101,9 +111,23 @@ impl StackWeights {
     pub(crate) fn add(&mut self, stack: StackId, change_ns: [u64; SUMS], kept: usize) {
         let node = stack.index();
         let chain = self.chains.end_chain_at(node);
-        let weight = self.chains.data_mut(chain);
-        weight.change_ns.iter_mut().zip(change_ns).for_each(|(sum, by)| add(sum, by));
-        add(&mut weight.own_ns, change_ns[kept]);
+        add(&mut self.chains.data_mut(chain).own_ns, change_ns[kept]);
+        self.add_change(chain, node, change_ns);
+    }
+
+    /// Adds to the change of the chain that ends in a node.
+    fn add_change(&mut self, chain: usize, node: usize, change_ns: [u64; SUMS]) {
+        let change = &mut self.chains.data_mut(chain).change;
+        if *change > 0 {
+            let sums = &mut self.changes_ns[*change as usize - 1];
+            sums.iter_mut().zip(change_ns).for_each(|(sum, by)| add(sum, by));
+        } else if let Some(free) = self.free.pop() {
+            self.changes_ns[free as usize] = change_ns;
+            *change = free + 1;
+        } else {
+            self.changes_ns.push(change_ns);
+            *change = self.changes_ns.len() as u32;
+        }
         self.changed[node / 64] |= 1 << (node % 64);
     }
 
@@ -136,6 +160,10 @@ impl StackWeights {
             end = start;
         }
         self.upcoming = (nodes, chains);
+        self.changes_ns.clear();
+        self.changes_ns.shrink_to(KEPT_CHANGES);
+        self.free.clear();
+        self.free.shrink_to(KEPT_CHANGES);
     }
 
     /// Propagates the changes of the nodes in some words of `changed`, from the last to the first:
@@ -153,7 +181,9 @@ impl StackWeights {
                 self.changed[word] &= !(1 << bit);
                 let number = self.chains.chain_of(64 * word + bit as usize);
                 let weight = self.chains.data_mut(number);
-                let change_ns = std::mem::take(&mut weight.change_ns);
+                let Some(change) = std::mem::take(&mut weight.change).checked_sub(1) else { continue };
+                let change_ns = self.changes_ns[change as usize];
+                self.free.push(change);
                 if change_ns == [0; SUMS] {
                     continue;
                 }
@@ -161,9 +191,7 @@ impl StackWeights {
                 if number != 0 {
                     let chain = stack_chain(&self.chains, number);
                     report(PropagationStep::Changed(chain, change_ns));
-                    let parent = &mut self.chains.data_mut(chain.parent_chain).change_ns;
-                    parent.iter_mut().zip(change_ns).for_each(|(sum, by)| add(sum, by));
-                    self.changed[chain.parent / 64] |= 1 << (chain.parent % 64);
+                    self.add_change(chain.parent_chain, chain.parent, change_ns);
                 }
             }
         }

@@ -2,8 +2,7 @@
 //! so that tables by stack are read in order, and those of one stack are merged.
 
 use crate::profile::stack::StackId;
-use crate::profile::totals::Weight;
-use crate::tally::stacks::{PREFETCH, SUMS};
+use crate::tally::stacks::{LATENCY, PREFETCH, SUMS};
 
 /// Maximum number of changes in a batch.
 const MAX_CHANGES: usize = 1 << 14;
@@ -13,7 +12,9 @@ const MAX_CHANGES: usize = 1 << 14;
 #[derive(Clone, Copy)]
 pub(crate) struct StackChange {
     pub(crate) stack: StackId,
-    pub(crate) sums: [Weight; SUMS],
+    pub(crate) ns: [u64; SUMS],
+    /// The number of samples. Sums of latencies have none of their own.
+    pub(crate) samples: [u64; LATENCY],
 }
 
 /// Collected changes.
@@ -22,8 +23,8 @@ pub(crate) struct Batch(Vec<StackChange>);
 
 impl Batch {
     /// Adds a change. Returns whether the batch is full and must be drained.
-    pub(crate) fn push(&mut self, stack: StackId, sums: [Weight; SUMS]) -> bool {
-        self.0.push(StackChange { stack, sums });
+    pub(crate) fn push(&mut self, change: StackChange) -> bool {
+        self.0.push(change);
         self.0.len() >= MAX_CHANGES
     }
 
@@ -34,10 +35,8 @@ impl Batch {
         self.0.dedup_by(|next, kept| {
             let same = next.stack == kept.stack;
             if same {
-                for (sum, more) in kept.sums.iter_mut().zip(&next.sums) {
-                    sum.ns = sum.ns.wrapping_add(more.ns);
-                    sum.samples = sum.samples.wrapping_add(more.samples);
-                }
+                kept.ns.iter_mut().zip(next.ns).for_each(|(sum, more)| *sum = sum.wrapping_add(more));
+                kept.samples.iter_mut().zip(next.samples).for_each(|(sum, more)| *sum = sum.wrapping_add(more));
             }
             same
         });
@@ -53,22 +52,25 @@ mod tests {
     #[test]
     fn changes_of_one_stack_are_merged_and_subtracted() {
         let mut batch = Batch::default();
-        let weight = |ns: i64| Weight::new(ns as u64, ns.signum() as u64);
-        for (stack, sum, ns) in [(7, 0, 5), (3, 1, 2), (7, 1, 4), (7, 0, -3), (3, 1, 1)] {
-            let mut sums = [Weight::default(); SUMS];
-            sums[sum] = weight(ns);
-            assert!(!batch.push(StackId::from_index(stack), sums));
+        for (stack, sum, by_ns) in [(7, 0, 5), (3, 1, 2), (7, 1, 4), (7, 0, -3), (3, 1, 1), (3, 2, 6)] {
+            let (mut ns, mut samples) = ([0; SUMS], [0; LATENCY]);
+            ns[sum] = by_ns as u64;
+            samples.iter_mut().skip(sum).take(1).for_each(|samples| *samples = i64::signum(by_ns) as u64);
+            assert!(!batch.push(StackChange { stack: StackId::from_index(stack), ns, samples }));
         }
         let mut drained = Vec::new();
         let mut drain = |batch: &mut Batch| {
             batch.drain(|changes| {
-                let signed = |sum: Weight| (sum.ns as i64, sum.samples as i64);
-                drained.extend(changes.iter().map(|change| (change.stack.index(), change.sums.map(signed))));
+                let signed = |sum: u64| sum as i64;
+                drained.extend(
+                    changes
+                        .iter()
+                        .map(|change| (change.stack.index(), change.ns.map(signed), change.samples.map(signed))),
+                );
             });
         };
         drain(&mut batch);
         drain(&mut batch);
-        let zero = (0, 0);
-        assert_eq!(drained, [(3, [zero, (3, 2), zero, zero]), (7, [(2, 0), (4, 1), zero, zero])]);
+        assert_eq!(drained, [(3, [0, 3, 6, 0], [0, 2]), (7, [2, 4, 0, 0], [0, 1])]);
     }
 }

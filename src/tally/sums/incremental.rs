@@ -6,7 +6,7 @@
 //! An update has four steps: *plan* decides what can be kept, *feed* adds samples, *retract*
 //! subtracts those that left the window, *propagate* carries the changes to rows and subtrees.
 
-use super::batch::Batch;
+use super::batch::{Batch, StackChange};
 use super::row_sums::RowSums;
 use crate::profile::change_log::{LogPosition, LoggedSample};
 use crate::profile::stack::StackId;
@@ -294,20 +294,23 @@ impl Feed<'_> {
         if counts == [false; LATENCY] {
             return;
         }
-        let latency = Weight { ns: weight.latency_ns, ..weight };
-        let sums: [Weight; SUMS] = std::array::from_fn(|sum| match (counts[sum % LATENCY], sum < LATENCY) {
-            (false, _) => Weight::default(),
-            (true, true) => weight,
-            (true, false) => latency,
+        let ns: [u64; SUMS] = std::array::from_fn(|sum| match (counts[sum % LATENCY], sum < LATENCY) {
+            (false, _) => 0,
+            (true, true) => weight.ns,
+            (true, false) => weight.latency_ns,
         });
-        for (totals, sum) in self.totals.iter_mut().zip(&sums) {
-            totals.total_ns = totals.total_ns.wrapping_add(sum.ns);
-            totals.samples = totals.samples.wrapping_add(sum.samples);
+        let samples = counts.map(|counts| if counts { weight.samples } else { 0 });
+        for (totals, ns) in self.totals.iter_mut().zip(ns) {
+            totals.total_ns = totals.total_ns.wrapping_add(ns);
         }
-        if self.context.threads.keeps(self.context.profile, key)
-            && self.batch.push(self.context.stacks.stack(key), sums)
-        {
-            self.flush();
+        for (totals, samples) in self.totals.iter_mut().zip(samples) {
+            totals.samples = totals.samples.wrapping_add(samples);
+        }
+        if self.context.threads.keeps(self.context.profile, key) {
+            let stack = self.context.stacks.stack(key);
+            if self.batch.push(StackChange { stack, ns, samples }) {
+                self.flush();
+            }
         }
     }
 
@@ -323,11 +326,13 @@ impl Feed<'_> {
             }
             for change in changes {
                 let Some(row) = facts.flat_row(change.stack) else { continue };
-                for (totals, sum) in totals.iter_mut().zip(&change.sums) {
-                    totals.kept_ns = totals.kept_ns.wrapping_add(sum.ns);
-                    totals.kept_samples = totals.kept_samples.wrapping_add(sum.samples);
+                for (totals, ns) in totals.iter_mut().zip(change.ns) {
+                    totals.kept_ns = totals.kept_ns.wrapping_add(ns);
                 }
-                let change_ns = change.sums.map(|sum| sum.ns);
+                for (totals, samples) in totals.iter_mut().zip(change.samples) {
+                    totals.kept_samples = totals.kept_samples.wrapping_add(samples);
+                }
+                let change_ns = change.ns;
                 if row != RowId::NONE {
                     rows.add_flat(row, facts.library_time(change.stack), change_ns);
                 }
