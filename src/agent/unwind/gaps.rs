@@ -38,8 +38,14 @@ pub(crate) fn step_to_caller(snapshot: &Snapshot, frame: &WalkFrame<'_>, stack: 
             return Some(Step::Caller(Caller::new(word, frame.sp().wrapping_add(bytes), frame.bp()), StepReads::Other));
         }
     }
+    // Where calls leave the return address in a register, a function's record is all that it saves
+    // first, and a frame pointer leads to it or to one above. Beyond are other frames.
+    let record = frame.bp().filter(|&base| LINK_REGISTER.is_some() && base >= frame.sp());
     let mut candidates = 0;
     for at in (0..MAX_WORDS).map(|word| frame.sp().wrapping_add(8 * word)) {
+        if record.is_some_and(|record| at > record.wrapping_add(8)) {
+            return None;
+        }
         let word = stack.read(at)?;
         let CodeLocation::Module(module) = snapshot.locate(word.wrapping_sub(1)) else { continue };
         // A call of another file goes through a stub, whose address it has.
@@ -51,8 +57,10 @@ pub(crate) fn step_to_caller(snapshot: &Snapshot, frame: &WalkFrame<'_>, stack: 
             return None;
         }
         if names_this(word, stack)? {
-            // Code that has pushed registers may use the base pointer for other values.
-            let base = frame.bp().filter(|_| at == frame.sp());
+            // Code that has pushed registers may use the base pointer for other values, unless it
+            // leads to this very record.
+            let is_record = record.is_some_and(|record| at == record.wrapping_add(8));
+            let base = if is_record { stack.read(at - 8) } else { frame.bp().filter(|_| at == frame.sp()) };
             return Some(Step::Caller(Caller::above_record(word, at.wrapping_add(8), base), StepReads::Other));
         }
     }

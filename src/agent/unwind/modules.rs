@@ -9,13 +9,14 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
+use crate::agent::os::loader;
 use crate::agent::os::maps;
 use crate::agent::os::process_memory::ProcessMemory;
 use crate::agent::os::syscall;
 use crate::agent::unwind::rule_table::{self, RuleTable};
 use crate::agent::unwind::rules::{self, TableContext, UnwindTables};
 use crate::agent::unwind::tables::{ElfImage, TableSections};
-use crate::arch::SA_RESTORER;
+use crate::arch::{SA_RESTORER, VDSO_SIGRETURN};
 use crate::process::mapped_images::{self, MappedImage};
 use crate::process::maps::{MapsEntry, entries};
 use crate::wire::{Module, Unload};
@@ -478,7 +479,12 @@ static LIBC_RESTORER: AtomicU64 = AtomicU64::new(0);
 /// existing snapshot knows it.
 pub(crate) fn note_restorer(signal: i32) {
     if LIBC_RESTORER.load(Ordering::Relaxed) == 0 {
-        LIBC_RESTORER.store(syscall::signal_action(signal).restorer as u64, Ordering::Relaxed);
+        let action = syscall::signal_action(signal);
+        let restorer = match VDSO_SIGRETURN {
+            Some(name) if action.flags & SA_RESTORER == 0 => loader::first_definition(name),
+            _ => action.restorer,
+        };
+        LIBC_RESTORER.store(restorer as u64, Ordering::Relaxed);
     }
 }
 

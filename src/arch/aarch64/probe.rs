@@ -5,6 +5,8 @@ use core::ffi::CStr;
 
 /// The name of `clock_gettime` in the vdso. vdso(7)
 pub(crate) const VDSO_CLOCK_GETTIME: &CStr = c"__kernel_clock_gettime";
+/// The vdso's function to which handlers return if their action names no restorer.
+pub(crate) const VDSO_SIGRETURN: Option<&CStr> = Some(c"__kernel_rt_sigreturn");
 
 /// Whether Valgrind runs the program, asked by its own client request (`RUNNING_ON_VALGRIND`).
 pub(crate) fn is_under_valgrind() -> bool {

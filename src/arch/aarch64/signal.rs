@@ -93,6 +93,9 @@ macro_rules! signal_redirect {
         extern "C" fn $name() {
             core::arch::naked_asm!(
                 ".cfi_startproc",
+                // The kernel passes addresses to handlers with SA_SIGINFO alone.
+                "add x1, sp, #{info}",
+                "add x2, sp, #{context}",
                 "mov x3, sp",
                 "stp x29, x30, [sp, #-32]!",
                 ".cfi_def_cfa_offset 32",
