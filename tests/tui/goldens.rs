@@ -235,7 +235,7 @@ fn why_there_is_no_better_name() {
 const THREADS: &str = include_str!("../scenarios/threads.txt");
 
 /// Returns the Threads pane alone, after these keys.
-pub(crate) fn threads_at(size: (u16, u16), keys: &str) -> Stage {
+fn threads_at(size: (u16, u16), keys: &str) -> Stage {
     let mut session = Session::new(THREADS);
     for (tid, state) in [(41280, ThreadState::Running), (41281, ThreadState::Waiting), (41282, ThreadState::Sleeping)] {
         session.see(tid, state);
@@ -441,7 +441,7 @@ fn the_line_of_commands() {
 const LISTING: &str = include_str!("../scenarios/listing.txt");
 
 /// Returns the Source pane of the selected function, after these keys.
-pub(crate) fn listing(size: (u16, u16), keys: &str) -> Stage {
+fn listing(size: (u16, u16), keys: &str) -> Stage {
     let mut stage = Stage::new(options(), Session::new(LISTING), size);
     stage.press(keys);
     stage

@@ -26,7 +26,6 @@ mod session;
 #[path = "../harness/skips.rs"]
 mod skips;
 mod stage;
-mod tasks;
 mod terminal;
 mod threads;
 mod waits;

@@ -61,7 +61,7 @@ fn open(name: &str) -> PlaybackSource {
 }
 
 /// Plays a recording to its end, and shows it on a screen of this size.
-pub(crate) fn play(name: &str, size: (u16, u16)) -> Stage {
+fn play(name: &str, size: (u16, u16)) -> Stage {
     show(start(name, BufReader::new(File::open(path(name)).expect("a recording"))), None, size)
 }
 
