@@ -1,8 +1,6 @@
 //! The frame of a function that has its return address in a register. Where calls push return
 //! addresses, there is none.
 
-use crate::wire::FrameAddress;
-
 /// The stack of a thread that sleeps in such a function, and the code around it.
 #[cfg_attr(not(target_arch = "aarch64"), allow(dead_code, reason = "calls push return addresses"))]
 pub(crate) trait LeafFrame {
@@ -30,12 +28,4 @@ pub(crate) struct LeafCaller {
     pub(crate) return_address: u64,
     /// Whether there is no other call.
     pub(crate) is_only: bool,
-}
-
-impl LeafCaller {
-    /// Returns the address by which the frame is shown: the function's own if the call may be
-    /// another one.
-    pub(crate) fn address(self) -> FrameAddress {
-        if self.is_only { FrameAddress::Return(self.return_address) } else { FrameAddress::Instruction(self.function) }
-    }
 }

@@ -1,4 +1,4 @@
-//! How often the CPU quota of a process's control groups has stopped it, as `cpu.stat` counts it.
+//! Reads how often the CPU quota of a process's control groups has stopped it: `cpu.stat` counts it.
 //! The group of the process and all above it may have quotas.
 
 use std::fs;

@@ -17,8 +17,8 @@ pub(crate) struct LastEnds {
 }
 
 impl LastEnds {
-    /// Notes ends in this ring from now on, if the kernel can empty the page in a fork child. A larger
-    /// page has other tables, too, which the child needs.
+    /// Notes ends in this ring from now on, if the kernel can empty the page in a fork child. A
+    /// larger page has other tables, too, which the child needs.
     pub(super) fn begin(&self, ring: &'static Ring) {
         for word in (word::ENDED..HEADER_WORDS).map(|index| ring.header(index)) {
             word.store(0, Ordering::Relaxed);

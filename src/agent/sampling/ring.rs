@@ -8,11 +8,11 @@
 //! holds whatever a killed process had not sent, and the viewer, which received the ring's memory
 //! with the Hello, finds it there.
 //!
-//! No order of memory beside these is needed. A writer reserves only room that it has seen freed: its
-//! acquire load of `tail` pairs with the reader's release store behind the zeroing. The reader reads
-//! only records that are committed: its acquire load of a first word pairs with the writer's release
-//! store behind the rest. Everything in between is relaxed, since a reserved word has one writer, and
-//! `head` orders writers alone, by compare-exchange.
+//! No order of memory beside these is needed. A writer reserves only room that it has seen freed:
+//! its acquire load of `tail` pairs with the reader's release store behind the zeroing. The reader
+//! reads only records that are committed: its acquire load of a first word pairs with the writer's
+//! release store behind the rest. Everything in between is relaxed, since a reserved word has one
+//! writer, and `head` orders writers alone, by compare-exchange.
 //!
 //! It has room for the ticks of all processors between two checks by the agent thread. A writer
 //! that reaches its second half wakes that thread.

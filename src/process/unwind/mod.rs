@@ -7,6 +7,7 @@
 #[cfg(feature = "viewer")]
 pub(crate) mod code_path;
 mod frame_rule;
+mod leaf_address;
 mod step;
 pub(crate) mod table_row;
 #[cfg(feature = "viewer")]
