@@ -275,6 +275,8 @@ fn rows_can_be_other_things_than_functions() {
     stage.press("ub");
     assert!(stage.line(2).contains("by process"), "{}", stage.line(2));
     stage.press("b");
+    assert!(stage.line(2).contains("by title"), "{}", stage.line(2));
+    stage.press("b");
     assert_eq!(selected(&stage), "sha256_block_data_order_avx2");
 }
 
