@@ -269,6 +269,18 @@ fn compare_at_random(shop: &Workshop, path: &Path, count: usize) -> Comparison {
         // to another unit or file.
         let theirs = theirs.iter().filter(|(name, _, line)| name != "??" || *line > 0 && !ours.is_empty());
         let mut theirs: Vec<_> = theirs.map(|(name, file, line)| (brief(name), place(file, *line))).collect();
+        // `__GI_x` is libc's own name of `x`. Parts of a function that are inlined into it are no
+        // calls.
+        theirs.iter_mut().for_each(|(name, _)| *name = name.strip_prefix("__GI_").unwrap_or(name).to_owned());
+        let bare = |name: &str| name.trim_start_matches("__libc_").trim_start_matches('_').to_owned();
+        while let [.., part, whole] = &theirs[..]
+            && theirs.len() > ours.len()
+            && bare(&part.0) == bare(&whole.0)
+        {
+            let part = theirs.remove(theirs.len() - 2);
+            theirs.last_mut().expect("the whole").1 = part.1;
+            *comparison.explained.entry("its own part as a call").or_default() += 1;
+        }
         let lost = theirs.iter_mut().zip(&ours).filter(|(theirs, _)| theirs.0 == "??");
         if lost.map(|(theirs, ours)| theirs.0.clone_from(&ours.0)).count() > 0 {
             *comparison.explained.entry("no name, but the place").or_default() += 1;
