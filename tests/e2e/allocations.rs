@@ -199,17 +199,19 @@ fn a_program_that_allocates_where_it_is_hardest_is_unharmed() {
         let Watched { raw, ran, .. } = Batch::new("--clock alloc --bytes 16k --budget 100%").run(&command);
         assert_eq!((ran.code(), ran.out()), (0, alone.stdout.clone()), "{}", ran.err());
         let freed = bytes(&raw, "alloc", "churn");
-        let left = bytes(&raw, "live", "churn");
+        // A child whose agent was ready in time keeps some, too.
+        let parent = raw.images[0].pid;
+        let live = |function: &str| {
+            let own = raw.of("live").filter(|entry| entry.pid == parent);
+            let own = own.filter(|entry| entry.frames.iter().any(|frame| frame.name() == function));
+            own.map(|entry| entry.weight_ns).sum::<u64>() as f64
+        };
+        let left = live("churn");
         assert!(freed > 50e6 && left == 0.0, "{options:?}: {left} of {freed}");
         let all = raw.weight_ns("alloc") as f64;
         // What fork children allocate before their agents are ready is lost there alone.
         let lost = raw.lost_bytes as f64 - raw.lost["not-ready"].0 as f64 * 16384.0;
-        // A child whose agent was ready in time keeps some, too.
-        let parent = raw.images[0].pid;
-        let kept = raw.of("live").filter(|entry| entry.pid == parent);
-        let kept = kept.filter(|entry| entry.frames.iter().any(|frame| frame.name() == "keep"));
-        let kept = kept.map(|entry| entry.weight_ns).sum::<u64>() as f64;
-        let sampled = kept / (all / (all + lost.max(0.0)));
+        let sampled = live("keep") / (all / (all + lost.max(0.0)));
         let truth = ran.number("kept") as f64;
         let distance = (sampled - truth).abs() / (truth * 16384.0).sqrt();
         assert!(distance < 3.0, "{options:?}: {sampled} of {truth}, {distance} standard deviations; {:?}", raw.lost);
