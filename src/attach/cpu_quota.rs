@@ -1,4 +1,4 @@
-//! Reads how often the CPU quota of a process's control groups has stopped it: `cpu.stat` counts it.
+//! Reads how often the CPU quota of a process's control groups has stopped it, from `cpu.stat`.
 //! The group of the process and all above it may have quotas.
 
 use std::fs;
