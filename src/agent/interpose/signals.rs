@@ -9,7 +9,7 @@ use crate::agent::os::{libc_functions, user_dispatch};
 use crate::agent::signals::actions::{self, ShadowAction};
 use crate::agent::signals::{frame, mask, tick_signal};
 use crate::agent::timers::signal_handover;
-use crate::agent::unwind::modules;
+use crate::agent::unwind::restorers;
 use crate::agent::{start, state};
 use crate::arch::weak_address;
 use core::ffi::c_int;
@@ -103,7 +103,7 @@ unsafe fn real_sigaction(signal: c_int, new: *const libc::sigaction, old: *mut l
 /// Records the restorer of a handler that libc has just installed for the target.
 fn note_handler(signal: i32, handler: usize) {
     if handler > libc::SIG_IGN && !user_dispatch::forbids_calls() {
-        modules::note_restorer(signal);
+        restorers::note_restorer(signal);
     }
 }
 

@@ -13,6 +13,7 @@ pub(crate) mod modules;
 #[cfg(test)]
 mod oracle;
 pub(crate) mod registers;
+pub(crate) mod restorers;
 mod roots;
 mod rule_cache;
 mod rule_table;

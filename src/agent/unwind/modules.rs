@@ -7,24 +7,20 @@
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicU32, Ordering};
 
-use crate::agent::os::loader;
 use crate::agent::os::maps;
 use crate::agent::os::process_memory::ProcessMemory;
-use crate::agent::os::syscall;
+use crate::agent::unwind::restorers::Restorers;
 use crate::agent::unwind::rule_table::{self, RuleTable};
 use crate::agent::unwind::rules::{self, TableContext, UnwindTables};
 use crate::agent::unwind::tables::{ElfImage, TableSections};
-use crate::arch::{SA_RESTORER, VDSO_SIGRETURN};
 use crate::process::mapped_images::{self, MappedImage};
 use crate::process::maps::{MapsEntry, entries};
 use crate::wire::{Module, Unload};
 
 /// Maximum number of modules. Code of further modules is not unwound.
 const MAX_MODULES: usize = 8192;
-/// Maximum number of different restorers: one for each libc in the process.
-const RESTORERS: usize = 4;
 
 /// Address ranges, sorted: start and one past the end.
 type Ranges = Vec<(u64, u64)>;
@@ -62,7 +58,7 @@ pub(crate) struct Snapshot {
     writable: Ranges,
     /// The mapping of the first thread's stack, which grows downwards.
     growing: (u64, u64),
-    restorers: [u64; RESTORERS],
+    restorers: Restorers,
     /// The agent's own code: start and end.
     own_code: (u64, u64),
     rule_table: Arc<RuleTable>,
@@ -119,7 +115,7 @@ impl Snapshot {
 
     /// Returns whether a signal handler returns to this address.
     pub(crate) fn is_restorer(&self, address: u64) -> bool {
-        address != 0 && (address == LIBC_RESTORER.load(Ordering::Relaxed) || self.restorers.contains(&address))
+        self.restorers.contain(address)
     }
 
     /// Returns whether an address is in the agent's own code.
@@ -209,7 +205,7 @@ pub(crate) struct Modules {
     code: Ranges,
     writable: Ranges,
     growing: (u64, u64),
-    restorers: [u64; RESTORERS],
+    restorers: Restorers,
     own_code: (u64, u64),
     rule_table: Arc<RuleTable>,
     context: Box<TableContext>,
@@ -230,7 +226,7 @@ impl Modules {
             code: Ranges::new(),
             writable: Ranges::new(),
             growing: (0, 0),
-            restorers: [0; RESTORERS],
+            restorers: Restorers::default(),
             own_code: (0, 0),
             rule_table: Arc::default(),
             context: Box::new(rules::new_context()),
@@ -274,7 +270,7 @@ impl Modules {
             self.rebuild();
         }
         let new_code = changed || code != self.code;
-        let restorers = restorers();
+        let restorers = Restorers::read();
         let nothing_new = !new_code
             && (&writable, growing, restorers) == (&self.writable, self.growing, self.restorers)
             && self.is_read;
@@ -470,36 +466,4 @@ impl Modules {
     pub(crate) fn generation(&self) -> u32 {
         self.generation
     }
-}
-
-/// Address to which handlers that libc has installed return; 0 before the first one.
-static LIBC_RESTORER: AtomicU64 = AtomicU64::new(0);
-
-/// Records the restorer of a signal for which libc has just installed a handler, because no
-/// existing snapshot knows it.
-pub(crate) fn note_restorer(signal: i32) {
-    if LIBC_RESTORER.load(Ordering::Relaxed) == 0 {
-        let action = syscall::signal_action(signal);
-        let restorer = match VDSO_SIGRETURN {
-            Some(name) if action.flags & SA_RESTORER == 0 => loader::first_definition(name),
-            _ => action.restorer,
-        };
-        LIBC_RESTORER.store(restorer as u64, Ordering::Relaxed);
-    }
-}
-
-/// Returns the addresses to which the target's handlers return.
-fn restorers() -> [u64; RESTORERS] {
-    let mut found = [0; RESTORERS];
-    let mut count = 0;
-    for signal in 1..=64 {
-        let action = syscall::signal_action(signal);
-        let restorer = action.restorer as u64;
-        let has_handler = action.handler > libc::SIG_IGN && action.flags & SA_RESTORER != 0;
-        if has_handler && !found.contains(&restorer) && count < RESTORERS {
-            found[count] = restorer;
-            count += 1;
-        }
-    }
-    found
 }
