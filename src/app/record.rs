@@ -1,4 +1,4 @@
-//! `sigtop record`: records samples to a file, without a screen.
+//! Records samples to a file, without a screen.
 
 use std::fs::File;
 use std::io::{self, IsTerminal, Write};
@@ -11,8 +11,6 @@ use crossbeam_channel::{Receiver, at as at_instant, never, select};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use super::args::RecordArgs;
-use super::black_box;
-use super::command_word::check_is_program;
 use super::delay::{self, DelayedTarget};
 use super::failure::{Failure, print_message};
 use super::leave::{give_up, leave_program};
@@ -29,6 +27,8 @@ use crate::symbols::sanitize::sanitize;
 use crate::tally::measure;
 use crate::tui::OnQuit;
 
+/// The signals by which a user ends a recording.
+pub(super) const USER_SIGNALS: [i32; 3] = [SIGINT, SIGTERM, SIGHUP];
 /// Time between two updates of the progress line, in ns.
 const PROGRESS_INTERVAL_NS: u64 = 1_000_000_000;
 /// Maximum time to wait for symbols at the end.
@@ -38,16 +38,17 @@ const MAX_SILENCE: Duration = Duration::from_secs(5);
 /// Maximum time to wait for the end of a launched target after Ctrl-C, which it receives too.
 const MAX_EXIT_WAIT: Duration = Duration::from_secs(2);
 
-/// Runs `sigtop record`.
-pub(super) fn run(record: &RecordArgs) -> Result<u8, Failure> {
-    let watch = record.watch();
-    if let Some(word) = watch.command.first() {
-        check_is_program(word)?;
-    }
-    if record.is_black_box() {
-        return black_box::run(record);
-    }
-    let mut args = apply_config(watch)?;
+/// A finished recording.
+pub(super) struct Recorded {
+    /// The exit status.
+    pub(super) status: u8,
+    /// Whether the user ended it.
+    pub(super) is_interrupted: bool,
+}
+
+/// Records once. `interrupt` receives the signals of the user, if they are received already.
+pub(super) fn record(record: &RecordArgs, mut interrupt: Option<Receiver<i32>>) -> Result<Recorded, Failure> {
+    let mut args = apply_config(record.watch())?;
     let push = PendingPush::open(record)?;
     let mut metrics = record.metrics.map(MetricsServer::start).transpose()?;
     let is_stream = record.output.as_deref() == Some(Path::new("-"));
@@ -59,11 +60,14 @@ pub(super) fn run(record: &RecordArgs) -> Result<u8, Failure> {
     let names = args.symbols || is_stream;
     let recording = RecordingOptions { output, names, ..RecordingOptions::default() };
     let on_quit = args.on_quit.unwrap_or_default();
-    let mut interrupt = None;
     let mut delayed = None;
     if let Some(delay) = record.delay {
-        let signals = interrupt.insert(interrupt_channel(&[SIGINT, SIGTERM, SIGHUP])?);
-        delayed = delay::wait(&mut args, delay, signals)?;
+        let signals = match interrupt {
+            Some(signals) => signals,
+            None => interrupt_channel(&USER_SIGNALS)?,
+        };
+        delayed = delay::wait(&mut args, delay, &signals)?;
+        interrupt = Some(signals);
     }
     let delayed_pid = delayed.as_ref().map(DelayedTarget::pid);
     let mut pending = prepare_target(&args).map_err(|failure| give_up(failure, delayed_pid, on_quit))?;
@@ -85,7 +89,7 @@ pub(super) fn run(record: &RecordArgs) -> Result<u8, Failure> {
         duration: record.duration,
         interrupt: match interrupt {
             Some(interrupt) => interrupt,
-            None => interrupt_channel(&[SIGINT, SIGTERM, SIGHUP]).map_err(give_up)?,
+            None => interrupt_channel(&USER_SIGNALS).map_err(give_up)?,
         },
         progress: !record.quiet && io::stderr().is_terminal(),
         quiet: record.quiet,
@@ -119,15 +123,14 @@ pub(super) fn run(record: &RecordArgs) -> Result<u8, Failure> {
     if let Some(sentence) = left.filter(|_| !record.quiet) {
         print_message(sentence);
     }
-    if let Ok(Some(status @ 1..)) = delayed {
-        return Ok(status);
-    }
-    Ok(match (outcome.exit, outcome.signal) {
-        (Some(exit), _) if launched.is_some() && exit.exit_status() != 0 => exit.exit_status(),
-        (None, Some(signal)) if launched.is_some() => 128u8.saturating_add(signal as u8),
+    let status = match (delayed, outcome.exit, outcome.signal) {
+        (Ok(Some(status @ 1..)), ..) => status,
+        (_, Some(exit), _) if launched.is_some() && exit.exit_status() != 0 => exit.exit_status(),
+        (_, None, Some(signal)) if launched.is_some() => 128u8.saturating_add(signal as u8),
         _ if no_samples.is_some() || !is_delivered => Failure::INTERNAL,
         _ => 0,
-    })
+    };
+    Ok(Recorded { status, is_interrupted: outcome.signal.is_some() })
 }
 
 /// Reserves stdout for the recording. From here on, the target's stdout is sigtop's stderr.

@@ -14,7 +14,7 @@ use super::settings::apply_config;
 use crate::sampler::program;
 
 use super::{
-    check, command_word, demo, demo_target, dump, env, explain, installed, mcp, overview, push, record, report,
+    check, command_word, demo, demo_target, dump, env, explain, installed, mcp, overview, push, repeat, report,
     symbols, view, watch,
 };
 
@@ -63,7 +63,7 @@ fn run_subcommand(cli: Cli) -> Result<u8, Failure> {
         Some(CliSubcommand::Dump { pid }) => dump::run(pid),
         Some(CliSubcommand::Explain(args)) => explain::run(&args),
         Some(CliSubcommand::Push(args)) => push::run(&args),
-        Some(CliSubcommand::Record(args)) => record::run(&args),
+        Some(CliSubcommand::Record(args)) => repeat::run(&args),
         Some(CliSubcommand::View(args)) => view::run(&args),
         Some(CliSubcommand::Sampler) => match program::run() {
             Ok(()) => Ok(0),

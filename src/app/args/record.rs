@@ -21,7 +21,8 @@ use crate::tui::command::options::duration;
 #[derive(Args, Clone, Debug)]
 pub struct RecordArgs {
     /// Output file; its extension selects the format, .sigtop is a recording. `-` is stdout, with
-    /// symbols, to pipe a recording into `sigtop view -`. With --keep or --when, %t is the time
+    /// symbols, to pipe a recording into `sigtop view -`. With --keep or --when, %t is the time; with
+    /// --repeat, %n is the number
     #[arg(long, short, value_name = "FILE", required_unless_present = "push")]
     pub output: Option<PathBuf>,
 
@@ -36,6 +37,11 @@ pub struct RecordArgs {
     /// Start to sample this long after the program was started, or after the call with --pid
     #[arg(long, value_name = "DURATION", value_parser = duration, conflicts_with_all = ["keep", "when"])]
     pub delay: Option<Duration>,
+
+    /// Record so many times, one after the other, each into its file: -o 'base-%n.sigtop'. With --pid,
+    /// each takes the --duration
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(2..=9999), requires = "output", conflicts_with_all = ["keep", "when", "push", "metrics"])]
+    pub repeat: Option<u32>,
 
     /// Action on a launched program that still runs when the recording stops [default: leave]
     #[arg(long, value_parser = keyword_parser::<OnQuit>(), value_name = "ACTION")]

@@ -5,6 +5,8 @@ use std::path::{Path, PathBuf};
 
 use jiff::Zoned;
 
+use crate::app::file_pattern;
+
 /// Maximum number of files of one name.
 const MAX_OF_A_NAME: u32 = 9999;
 
@@ -27,14 +29,7 @@ impl OutputFiles {
     /// A path for the next file, at which no file is or was. `%t` in the pattern is the time, `%%` is
     /// `%`.
     pub(super) fn next_path(&mut self, at: &Zoned) -> PathBuf {
-        let name = self.pattern.to_string_lossy();
-        let expanded = match self.pattern.to_str() {
-            Some(_) => {
-                let parts = name.split("%%").map(|part| part.replace("%t", &at.strftime("%Y%m%d-%H%M%S").to_string()));
-                PathBuf::from(parts.collect::<Vec<_>>().join("%"))
-            }
-            None => self.pattern.clone(),
-        };
+        let expanded = file_pattern::expand(&self.pattern, "%t", &at.strftime("%Y%m%d-%H%M%S").to_string());
         let extension = expanded.extension().map(|extension| format!(".{}", extension.display())).unwrap_or_default();
         let stem = expanded.file_stem().unwrap_or_default().display().to_string();
         let first = match &self.last {
