@@ -95,27 +95,20 @@ impl Comparison {
     pub fn new(base: &Series, new: &Series, kind: UnitKind, measure: Measure, files: [usize; 2]) -> Comparison {
         let sides = [base, new];
         let is_file = matches!(kind, UnitKind::Runs | UnitKind::Files);
-        let divisors = files.map(|files| files.max(1) as f64);
-        let (totals, sample_value) =
-            (sides.map(|side| side.totals.as_slice()), sides.map(|side| side.sample_value().max(f64::MIN_POSITIVE)));
         let mut omitted = Vec::new();
         let mut rows = Vec::new();
         for (name, parts) in pair_functions(sides) {
-            let parts = PairedUnits { parts: [&parts[0], &parts[1]], totals, sample_value, kind, divisors };
-            let samples: f64 = (0..2).map(|side| parts.sum(side) / sample_value[side]).sum();
-            if samples < MIN_SAMPLES {
+            let parts = PairedUnits::new([&parts[0], &parts[1]], sides, kind, files);
+            if parts.samples() < MIN_SAMPLES {
                 omitted.push(name);
                 continue;
             }
-            let row = match measure {
-                Measure::Share => parts.compare_shares(),
-                Measure::Time => parts.compare_values(false),
-            };
-            rows.push(ComparedRow { name, ..row });
+            rows.push(ComparedRow { name, ..parts.compare(measure) });
         }
         let weight = |row: &ComparedRow| row.shares[0] + row.shares[1];
         rows.sort_by(|a, b| weight(b).total_cmp(&weight(a)).then_with(|| a.name.cmp(&b.name)));
-        let mut total = PairedUnits { parts: totals, totals, sample_value, kind, divisors }.compare_values(true);
+        let totals = sides.map(|side| side.totals.as_slice());
+        let mut total = PairedUnits::new(totals, sides, kind, files).compare_values(true);
         if !is_file {
             (total.error, total.relative_error, total.p) = (None, None, 1.0);
         }
@@ -126,10 +119,28 @@ impl Comparison {
         Comparison { rows, omitted, total, measure, kind, units, samples, sums }
     }
 
+    /// Returns the same sides with some functions as one of this name.
+    pub fn as_one([base, new]: [&Series; 2], names: &HashSet<&str>, name: &str) -> [Series; 2] {
+        let matcher = Comparison::matcher([base, new]);
+        let merge = |side: usize, series: &Series| {
+            let mut merged = series.clone();
+            let mut sums = vec![0.0; series.totals.len()];
+            merged.functions.retain(|name, values| {
+                let is_merged = names.contains(matcher.name(side, name));
+                if is_merged {
+                    sums.iter_mut().zip(values).for_each(|(sum, value)| *sum += *value);
+                }
+                !is_merged
+            });
+            merged.functions.insert(name.to_owned(), sums);
+            merged
+        };
+        [merge(0, base), merge(1, new)]
+    }
+
     /// Returns the same comparison without some functions: their values are in no total.
     pub fn without([base, new]: [&Series; 2], names: &HashSet<&str>) -> [Series; 2] {
-        let matcher =
-            NameMatcher::new(base.functions.keys().map(String::as_str), new.functions.keys().map(String::as_str));
+        let matcher = Comparison::matcher([base, new]);
         let remove = |side: usize, series: &Series| {
             let mut rest = series.clone();
             rest.functions.retain(|name, values| {
@@ -145,13 +156,16 @@ impl Comparison {
         };
         [remove(0, base), remove(1, new)]
     }
+
+    fn matcher(sides: [&Series; 2]) -> NameMatcher {
+        let [base, new] = sides.map(|side| side.functions.keys().map(String::as_str));
+        NameMatcher::new(base, new)
+    }
 }
 
 /// Pairs the values of functions by their common names. A function that is missing has zeros.
 fn pair_functions(sides: [&Series; 2]) -> BTreeMap<String, [Vec<f64>; 2]> {
-    let names = sides.map(|side| side.functions.keys().map(String::as_str));
-    let [base, new] = names;
-    let matcher = NameMatcher::new(base, new);
+    let matcher = Comparison::matcher(sides);
     let mut pairs: BTreeMap<String, [Vec<f64>; 2]> = BTreeMap::new();
     for (side, series) in sides.into_iter().enumerate() {
         for (name, values) in &series.functions {
@@ -163,7 +177,29 @@ fn pair_functions(sides: [&Series; 2]) -> BTreeMap<String, [Vec<f64>; 2]> {
     pairs
 }
 
-impl PairedUnits<'_> {
+impl<'s> PairedUnits<'s> {
+    fn new(parts: [&'s [f64]; 2], sides: [&'s Series; 2], kind: UnitKind, files: [usize; 2]) -> PairedUnits<'s> {
+        PairedUnits {
+            parts,
+            totals: sides.map(|side| side.totals.as_slice()),
+            sample_value: sides.map(|side| side.sample_value().max(f64::MIN_POSITIVE)),
+            kind,
+            divisors: files.map(|files| files.max(1) as f64),
+        }
+    }
+
+    /// The number of samples of both sides.
+    fn samples(&self) -> f64 {
+        (0..2).map(|side| self.sum(side) / self.sample_value[side]).sum()
+    }
+
+    fn compare(&self, measure: Measure) -> ComparedRow {
+        match measure {
+            Measure::Share => self.compare_shares(),
+            Measure::Time => self.compare_values(false),
+        }
+    }
+
     fn sum(&self, side: usize) -> f64 {
         self.parts[side].iter().sum()
     }

@@ -213,6 +213,38 @@ fn a_growth_of_5_percent_is_found_in_95_percent_of_checks_of_the_length_that_is_
     }
 }
 
+/// Divides the function `f0` into two.
+fn divide(mut series: Series) -> Series {
+    let whole = series.functions.remove("f0").expect("a function");
+    let part = |share: f64| whole.iter().map(|value| value * share).collect();
+    series.functions.extend([("left".to_owned(), part(0.7)), ("right".to_owned(), part(0.3))]);
+    series
+}
+
+#[test]
+fn a_divided_function_has_grown_only_if_its_parts_take_more() {
+    for (index, setting) in settings().iter().enumerate().filter(|(_, setting)| setting.function == 0) {
+        let mut random = SplitMix64(index as u64 + 201);
+        let mut slower = setting.program.clone();
+        slower.costs[0] *= 1.5;
+        let (mut alarms, mut found) = (0, 0);
+        for _ in 0..COMPARISONS {
+            let mut check = |new: &SimulatedProgram| {
+                let [base, new] = [&setting.program, new]
+                    .map(|program| program.draw(&mut random, 10.0 * setting.samples, setting.units));
+                check([&base, &divide(new)], setting.kind, setting.measure, &any_growth(), [setting.units; 2])
+            };
+            let same = check(&setting.program);
+            alarms += usize::from(same.verdict == Verdict::Regression);
+            let moved = same.findings.iter().filter(|finding| **finding == Finding::Moved).count();
+            assert!(moved == 2 || same.verdict == Verdict::Regression, "{}: {:?}", setting.name, same.findings);
+            found += usize::from(check(&slower).verdict == Verdict::Regression);
+        }
+        println!("{}: {alarms} alarms, {found} found in {COMPARISONS}", setting.name);
+        assert!(alarms * 100 <= COMPARISONS && found * 100 >= 95 * COMPARISONS, "{}: {alarms}, {found}", setting.name);
+    }
+}
+
 /// The negative control: a check that takes neighboring samples as independent alarms all the time.
 #[test]
 fn equal_builds_alarm_if_bursts_are_taken_as_independent_samples() {

@@ -14,6 +14,9 @@ use crate::tally::measure;
 /// changed, it is the probability of any alarm.
 pub const FALSE_ALARMS: f64 = 0.002;
 
+/// The name of all functions together that only one side has.
+const EXCHANGED: &str = "[new or gone]";
+
 /// The result of a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
@@ -54,6 +57,8 @@ pub enum Finding {
     Growth,
     /// Its share has grown because other functions have shrunk.
     Shifted,
+    /// It is new, and has no more time than functions that are gone.
+    Moved,
     /// It has shrunk.
     Improvement,
     /// Chance explains the change.
@@ -69,6 +74,7 @@ impl Finding {
             Finding::Regression => "regression",
             Finding::Growth => "growth",
             Finding::Shifted => "shifted",
+            Finding::Moved => "moved",
             Finding::Improvement => "improvement",
             Finding::Same => "same",
             Finding::Unknown => "unknown",
@@ -113,32 +119,17 @@ pub fn check(
     files: [usize; 2],
 ) -> CheckResult {
     let comparison = Comparison::new(base, new, kind, measure, files);
-    let probabilities: Vec<f64> = comparison.rows.iter().map(|row| row.p).collect();
-    let is_significant = accept(&probabilities, FALSE_ALARMS);
     let named =
         |row: &ComparedRow| rules.functions.iter().any(|rule| rule.pattern.is_some() && rule.matches(&row.name));
     let mut result = CheckResult {
         verdict: Verdict::Fine,
-        findings: Vec::new(),
+        findings: find_all(&comparison, [base, new], rules, files),
         total: Finding::Same,
         reasons: Vec::new(),
         needed: None,
         is_named: comparison.rows.iter().map(named).collect(),
         comparison,
     };
-    let shifted = find_shifted(&result.comparison, &is_significant, [base, new], files);
-    for (row, is_significant) in result.comparison.rows.iter().zip(&is_significant) {
-        let exceeds =
-            |rule: &GrowthRule| rule.matches(&row.name) && row.change().is_none_or(|change| change > rule.limit);
-        let finding = match (is_significant, row.has_grown()) {
-            (false, _) => Finding::Same,
-            (true, false) => Finding::Improvement,
-            (true, true) if shifted.contains(row.name.as_str()) => Finding::Shifted,
-            (true, true) if rules.functions.iter().any(exceeds) => Finding::Regression,
-            (true, true) => Finding::Growth,
-        };
-        result.findings.push(finding);
-    }
     let mut doubts = Vec::new();
     if result.comparison.rows.is_empty() {
         doubts.push("no function has enough samples to be compared".to_owned());
@@ -155,6 +146,40 @@ pub fn check(
         (result.verdict, result.reasons) = (Verdict::Inconclusive, doubts);
     }
     result
+}
+
+/// The finding on each row.
+fn find_all(comparison: &Comparison, sides: [&Series; 2], rules: &CheckRules, files: [usize; 2]) -> Vec<Finding> {
+    let is_significant = find_significant(comparison);
+    // A function that was renamed or divided is another name of the same.
+    let exchanged = find_exchanged(comparison, &is_significant, sides[0].is_cum);
+    let [base, new] = Comparison::as_one(sides, &exchanged.iter().map(String::as_str).collect(), EXCHANGED);
+    let whole = Comparison::new(&base, &new, comparison.kind, comparison.measure, files);
+    let has_changed = find_significant(&whole);
+    let shifted = find_shifted(&whole, &has_changed, [&base, &new], files);
+    let sum = whole.rows.iter().zip(&has_changed).find(|(row, _)| row.name == EXCHANGED);
+    let more = sum.filter(|(row, has_changed)| **has_changed && row.has_grown()).map(|(row, _)| row);
+    let find = |(row, is_significant): (&ComparedRow, bool)| {
+        let matching = || rules.functions.iter().filter(|rule| rule.matches(&row.name));
+        let is_exchanged = exchanged.contains(&row.name) && !matching().any(|rule| rule.pattern.is_some());
+        let judged = more.filter(|_| is_exchanged).unwrap_or(row);
+        let exceeds = |rule: &GrowthRule| judged.change().is_none_or(|change| change > rule.limit);
+        match (is_significant, row.has_grown()) {
+            (false, _) => Finding::Same,
+            (true, false) => Finding::Improvement,
+            (true, true) if is_exchanged && more.is_none() => Finding::Moved,
+            (true, true) if shifted.contains(judged.name.as_str()) => Finding::Shifted,
+            (true, true) if matching().any(exceeds) => Finding::Regression,
+            (true, true) => Finding::Growth,
+        }
+    };
+    comparison.rows.iter().zip(is_significant).map(find).collect()
+}
+
+/// Whether chance does not explain the change of each row.
+fn find_significant(comparison: &Comparison) -> Vec<bool> {
+    let probabilities: Vec<f64> = comparison.rows.iter().map(|row| row.p).collect();
+    accept(&probabilities, FALSE_ALARMS)
 }
 
 /// Returns the functions whose shares have grown only because others have shrunk: without those,
@@ -177,9 +202,7 @@ fn find_shifted(
         let others = others.iter().map(|row| row.name.as_str()).collect();
         let [base, new] = Comparison::without(sides, &others);
         let rest = Comparison::new(&base, &new, comparison.kind, comparison.measure, files);
-        let probabilities: Vec<f64> = rest.rows.iter().map(|row| row.p).collect();
-        let is_changed = accept(&probabilities, FALSE_ALARMS);
-        let changed = rest.rows.iter().zip(is_changed);
+        let changed = rest.rows.iter().zip(find_significant(&rest));
         let changed = changed.filter(|(row, is_changed)| *is_changed && row.has_grown() == is_growth);
         changed.map(|(row, _)| row.name.clone()).collect()
     };
@@ -188,6 +211,18 @@ fn find_shifted(
         return HashSet::new();
     }
     grown.iter().map(|row| row.name.clone()).filter(|name| !still_grown.contains(name)).collect()
+}
+
+/// Returns the functions that only one side has, if both sides have such: new ones may be what
+/// became of those that are gone. Cumulative values overlap, so they have no sum.
+fn find_exchanged(comparison: &Comparison, is_significant: &[bool], is_cum: bool) -> HashSet<String> {
+    let changed = comparison.rows.iter().zip(is_significant).filter(|(_, is_significant)| **is_significant);
+    let alone = changed.map(|(row, _)| row).filter(|row| row.measured.contains(&0.0));
+    let (new, gone): (Vec<&ComparedRow>, Vec<&ComparedRow>) = alone.partition(|row| row.has_grown());
+    if is_cum || new.is_empty() || gone.is_empty() {
+        return HashSet::new();
+    }
+    new.into_iter().chain(gone).map(|row| row.name.clone()).collect()
 }
 
 /// The finding on the total, which fails only if it has a limit.

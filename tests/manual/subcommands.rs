@@ -21,7 +21,7 @@ pub(crate) fn check(manual: &mut Manual, command: &clap::Command) {
          is taken to be that of independent samples, and the report says so. Of all functions, those count as changed that \
          the procedure of Benjamini and Hochberg accepts at 0.2 %.",
         "A share also grows where another function shrinks. A growth that is gone without the functions that have shrunk \
-         is none. With --runs, CPU time per run is compared, and shares stand beside it. A function of 10 % that is 5 % slower \
+         is none, and new functions that take no more than those that are gone are none. With --runs, CPU time per run is compared, and shares stand beside it. A function of 10 % that is 5 % slower \
          takes some 500 000 samples a side to be found by its share; --fail-on with a larger limit takes fewer.",
     ] {
         manual.text(text);

@@ -97,6 +97,7 @@ impl CheckReport {
         for (finding, words) in [
             (Finding::Growth, "within the limits"),
             (Finding::Shifted, "only because others have shrunk"),
+            (Finding::Moved, "new instead of others that are gone"),
             (Finding::Improvement, "smaller"),
         ] {
             let count = count(finding);
