@@ -3,6 +3,7 @@
 //! answered once and the result is cached.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use crate::profile::process::ProcessId;
 use crate::profile::totals::Span;
@@ -11,7 +12,7 @@ use crate::symbols::Names;
 use crate::tally::call_paths::CallPath;
 use crate::tally::diff::{self, Burstiness, Periods, SignificanceTest};
 use crate::tally::flame::FlameQuery;
-use crate::tally::query::Query;
+use crate::tally::query::{BusyThreads, Query};
 use crate::tally::tallier::{Extras, Tallier, Tallies};
 use crate::tally::text::Text;
 use crate::tally::threads::{ThreadTable, ThreadsQuery};
@@ -30,6 +31,10 @@ pub(super) struct Baseline {
     pub(super) at_ns: u64,
     /// Whether its samples are of another file, with another clock.
     pub(super) is_of_file: bool,
+    /// The threads that work now, which are not idle in the baseline either.
+    pub(super) busy_now: BusyThreads,
+    /// The threads that work in the baseline, and the query that they were found for.
+    busy: Option<((Query, u64), BusyThreads)>,
     tallier: Tallier,
     /// The last result.
     result: Option<(CacheKey, Tallies)>,
@@ -47,6 +52,8 @@ impl Baseline {
             span,
             at_ns,
             is_of_file: false,
+            busy_now: BusyThreads::default(),
+            busy: None,
             tallier: Tallier::default(),
             result: None,
             threads: None,
@@ -58,6 +65,19 @@ impl Baseline {
     /// A baseline of all samples of another file, the last of which is of `at_ns`.
     pub(super) fn of_file(at_ns: u64) -> Baseline {
         Baseline { is_of_file: true, ..Baseline::new(Span::Total, at_ns) }
+    }
+
+    /// Returns the threads that work in the baseline, if the query folds those that wait.
+    pub(super) fn busy_threads(&mut self, profile: &Profile, names: &Names, query: &Query) -> BusyThreads {
+        if !query.folds_idle() {
+            return BusyThreads::default();
+        }
+        let base = self.base(query);
+        let of = (Query { busy_elsewhere: BusyThreads::default(), ..base.clone() }, names.version());
+        if self.busy.as_ref().is_none_or(|(known, _)| *known != of) {
+            self.busy = Some((of, self.tallier.busy_threads(profile, names, &base)));
+        }
+        self.busy.as_ref().map(|(_, busy)| Arc::clone(busy)).unwrap_or_default()
     }
 
     /// Replaces the numbers in `now` by their differences from the baseline. The first sample came
@@ -140,7 +160,8 @@ impl Baseline {
             (Span::Last { ns, .. }, Span::Total) => Span::Last { ns, now_ns: self.at_ns },
             (Span::Total, _) => Span::Total,
         };
-        Query { generation: Generation::Baseline, span, ..query.clone() }
+        let busy_elsewhere = Arc::clone(&self.busy_now);
+        Query { generation: Generation::Baseline, span, busy_elsewhere, ..query.clone() }
     }
 
     /// Returns the differences of processes and threads, with the significance test of the last
@@ -159,6 +180,7 @@ impl Baseline {
             let each = ThreadsQuery {
                 ended_threads_of: processes.collect(),
                 ended_processes: true,
+                idle_threads: true,
                 ..ThreadsQuery::default()
             };
             let threads = self.tallier.threads(profile, names, &of.0, &each);

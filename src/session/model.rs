@@ -22,6 +22,7 @@ use crate::tally::filter::thread_filter;
 use crate::tally::flame::FlameQuery;
 use crate::tally::query::{Filters, OwnCode, Query};
 use crate::tally::tallier::{Extras, Tallier, Tallies};
+use crate::tally::threads::ThreadsQuery;
 use crate::tally::timeline::Timeline;
 use crate::wire::{Arrival, Clock, ConnectionEvent, Message, Sample, SourceId};
 
@@ -335,7 +336,7 @@ impl Model {
         let now_ns = self.frozen.map_or(now_ns, |(frozen_ns, _)| frozen_ns);
         let question = self.question.clone();
         let span = self.span(now_ns);
-        let query = self.query(span);
+        let mut query = self.query(span);
         if query.has_owners() {
             self.profile.add_owner_frames();
             let requests = self.names.catch_up(&self.profile);
@@ -354,9 +355,13 @@ impl Model {
         // A box that is too narrow now may have been wide in the baseline.
         let all = question.flame.clone().map(|form| FlameQuery { least_share: 0.0, ..form });
         let flame = if self.baseline.is_some() { all.as_ref() } else { besides.flame };
+        if let Some(baseline) = &mut self.baseline {
+            query.busy_elsewhere = baseline.busy_threads(&self.profile, &self.names, &query);
+        }
         let mut tallies = self.tallier.answer(&self.profile, &self.names, &query, Extras { flame, ..besides });
         let (mut baseline_ns, mut overlap_ns) = (None, 0);
         if let Some(baseline) = &mut self.baseline {
+            baseline.busy_now = self.tallier.busy_threads(&self.profile, &self.names, &query);
             let begun_ns = self.begun_ns.unwrap_or(0);
             let how = (begun_ns, question.relative);
             overlap_ns = baseline.subtract((&self.profile, &self.names), &query, besides, how, &mut tallies);
@@ -369,11 +374,12 @@ impl Model {
         let threads = question.threads.as_ref();
         let threads = threads.map(|asked| {
             let known = (&self.profile, &self.names);
-            let now = self.tallier.threads(known.0, known.1, &query, asked);
-            match &mut self.baseline {
-                Some(baseline) => baseline.subtract_threads(known, &query, asked, &now),
-                None => now,
-            }
+            let Some(baseline) = &mut self.baseline else {
+                return self.tallier.threads(known.0, known.1, &query, asked);
+            };
+            let each = ThreadsQuery { idle_threads: true, ..asked.clone() };
+            let now = self.tallier.threads(known.0, known.1, &query, &each);
+            baseline.subtract_threads(known, &query, asked, &now)
         });
         let shows_waits = question.waits && self.clock == Clock::Real && self.baseline.is_none();
         let waits = match shows_waits {
@@ -468,19 +474,16 @@ impl Model {
 
     fn query(&self, span: Span) -> Query {
         let Question { filters, sort, group, roots, fold_idle, hides_kernel, own, .. } = &self.question;
-        let (clock, filters) = (self.clock, filters.clone());
-        // A thread may be idle now and not in the baseline: differences count all threads.
-        let fold_idle = *fold_idle && self.baseline.is_none();
-        let generation = Generation::Current;
         Query {
-            generation,
-            clock,
+            generation: Generation::Current,
+            clock: self.clock,
             span,
-            filters,
+            filters: filters.clone(),
             sort: *sort,
             group: *group,
             roots: *roots,
-            fold_idle,
+            fold_idle: *fold_idle,
+            busy_elsewhere: Default::default(),
             shows_kernel: !hides_kernel,
             own: own.clone(),
         }

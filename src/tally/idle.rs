@@ -1,12 +1,14 @@
 //! Finds idle threads: those that sit in the same wait for nearly the whole period of a query. By
 //! wall-clock time a server's pools of waiting threads outweigh all work. A query that folds them
 //! counts their samples apart: they are in no row, and shares do not refer to them. If all threads
-//! are idle, none is folded.
+//! are idle, none is folded. Where two periods are compared, a thread is idle if it is in both.
 //!
 //! A wait is a stack whose leaf is a function that blocks by itself, such as `epoll_wait`. `read`
 //! and `write` are not among them, because a thread can spend its CPU time there.
 
-use super::query::Query;
+use std::sync::Arc;
+
+use super::query::{BusyThreads, Query};
 use super::stacks::{LATENCY, SPAN, TOTAL};
 use crate::profile::Profile;
 use crate::profile::change_log::LogPosition;
@@ -101,7 +103,12 @@ struct ThreadTime {
 /// The idle threads of a query.
 #[derive(Default)]
 pub(crate) struct IdleThreads {
+    /// The threads that wait.
+    waiting: Vec<InSums>,
+    /// Those of them that are not busy elsewhere.
     idle: Vec<InSums>,
+    /// The threads that do something else than to wait.
+    busy: BusyThreads,
     /// The query without its order, and the position up to which samples were read.
     source: Option<(Query, LogPosition)>,
 }
@@ -116,46 +123,61 @@ impl IdleThreads {
         leaf: impl Fn(ThreadStack) -> Option<&'a str>,
     ) -> bool {
         if !query.folds_idle() {
-            self.source = None;
-            return has_any(&std::mem::take(&mut self.idle));
+            return has_any(&std::mem::take(self).idle);
         }
+        let asked = Query { sort: Default::default(), busy_elsewhere: Default::default(), ..query.clone() };
         let log = profile.change_log(query.generation, query.clock);
-        let source = log.map(|log| (Query { sort: Default::default(), ..query.clone() }, log.position()));
-        if source.is_some() && self.source == source {
-            return false;
+        let source = log.map(|log| (asked, log.position()));
+        if source.is_none() || self.source != source {
+            self.find_waiting(profile, query, leaf);
+            self.source = source;
         }
-        let mut idle = vec![[false; LATENCY]; profile.threads().len()];
+        let is_idle = |(index, waiting): (usize, &InSums)| {
+            let busy = at(&query.busy_elsewhere, index);
+            std::array::from_fn(|sum| waiting[sum] && !busy[sum])
+        };
+        let idle: Vec<InSums> = self.waiting.iter().enumerate().map(is_idle).collect();
+        let changed = (has_any(&self.idle) || has_any(&idle))
+            && (0..idle.len().max(self.idle.len())).any(|index| at(&self.idle, index) != at(&idle, index));
+        self.idle = idle;
+        changed
+    }
+
+    /// Finds the threads that wait and those that do not.
+    fn find_waiting<'a>(&mut self, profile: &Profile, query: &Query, leaf: impl Fn(ThreadStack) -> Option<&'a str>) {
+        let count = profile.threads().len();
+        let (mut waiting, mut busy) = (vec![[false; LATENCY]; count], vec![[false; LATENCY]; count]);
         for (sum, span) in [(SPAN, query.span), (TOTAL, Span::Total)] {
             if sum == TOTAL && query.span == Span::Total {
-                idle.iter_mut().for_each(|idle| idle[TOTAL] = idle[SPAN]);
+                waiting.iter_mut().chain(&mut busy).for_each(|sums| sums[TOTAL] = sums[SPAN]);
                 break;
             }
             let times = majorities(profile, query, span);
             for (index, time) in times.iter().enumerate() {
-                let was_idle = self.idle.get(index).is_some_and(|idle| idle[sum]);
-                let percent = u128::from(IDLE_PERCENT[usize::from(was_idle)]);
+                let percent = u128::from(IDLE_PERCENT[usize::from(at(&self.waiting, index)[sum])]);
                 let is_most = u128::from(time.stack_ns) * 100 > u128::from(time.ns) * percent;
-                idle[index][sum] =
+                waiting[index][sum] =
                     time.samples >= LEAST_SAMPLES && is_most && time.stack.and_then(&leaf).is_some_and(is_wait);
             }
             // Where no thread does anything else, the waits are what there is to see.
-            if times.iter().zip(&idle).all(|(time, idle)| time.ns == 0 || idle[sum]) {
-                idle.iter_mut().for_each(|idle| idle[sum] = false);
+            if times.iter().zip(&waiting).all(|(time, waiting)| time.ns == 0 || waiting[sum]) {
+                waiting.iter_mut().for_each(|waiting| waiting[sum] = false);
+            }
+            for ((busy, time), waiting) in busy.iter_mut().zip(&times).zip(&waiting) {
+                busy[sum] = time.ns > 0 && !waiting[sum];
             }
         }
-        let changed = (has_any(&self.idle) || has_any(&idle))
-            && (0..idle.len().max(self.idle.len())).any(|index| self.at(index) != at(&idle, index));
-        (self.idle, self.source) = (idle, source);
-        changed
+        (self.waiting, self.busy) = (waiting, busy.into());
     }
 
-    fn at(&self, index: usize) -> InSums {
-        at(&self.idle, index)
+    /// The threads that do something else than to wait.
+    pub(super) fn busy(&self) -> BusyThreads {
+        Arc::clone(&self.busy)
     }
 
     /// Whether a thread is idle in each sum.
     pub(super) fn sums(&self, thread: ThreadId) -> InSums {
-        self.at(thread.0 as usize)
+        at(&self.idle, thread.0 as usize)
     }
 
     /// The number of idle threads in a sum.

@@ -12,7 +12,7 @@ use super::filter::thread_filter::ThreadFilter;
 use super::flame::{self, Flame, FlameQuery};
 use super::idle::IdleThreads;
 use super::lines::{LineHits, RowLines};
-use super::query::Query;
+use super::query::{BusyThreads, Query};
 use super::rows::{RowId, RowTable};
 use super::stacks::call_tree::CallTree;
 use super::stacks::neighbors::StackIndex;
@@ -219,6 +219,12 @@ impl Tallier {
         let threads_query = ThreadsQuery::default();
         let sources = self.thread_sources(profile, names, &threads_query);
         sources.wait_shares(query, counts).remove(&()).unwrap_or_default()
+    }
+
+    /// Returns the threads of a query that do something else than to wait, if it folds idle ones.
+    pub fn busy_threads(&mut self, profile: &Profile, names: &Names, query: &Query) -> BusyThreads {
+        self.update(profile, names, query);
+        self.idle.busy()
     }
 
     fn thread_sources<'a>(

@@ -180,3 +180,23 @@ fn allocated_bytes_have_a_count() {
     compare("pane-allocations", &[(140, 14), (80, 14)].map(|size| show(Clock::Alloc, size)).concat());
     compare("pane-live-allocations", &[(140, 14), (80, 14)].map(|size| show(Clock::Live, size)).concat());
 }
+
+/// Regression test: differences counted idle threads, and Top did not.
+#[test]
+fn differences_have_the_shares_of_top() {
+    let mut stage = waits_at((140, 45), "r1");
+    let row = |stage: &Stage, name: &str| {
+        let text = stage.text();
+        let line = text.lines().find(|line| line.trim_end().ends_with(name)).unwrap_or_else(|| panic!("{text}"));
+        line.split_whitespace().filter(|word| word.ends_with('%')).map(str::to_owned).collect::<Vec<String>>()
+    };
+    let flat = row(&stage, "__lll_lock_wait")[0].clone();
+    assert!(stage.text().contains("idle: 1 thread "), "{}", stage.text());
+    stage.press("d");
+    assert_eq!(row(&stage, "__lll_lock_wait"), [flat.clone(), flat.clone()], "{}", stage.text());
+    assert!(stage.text().contains("idle: 1 thread "), "{}", stage.text());
+    // With idle threads, shares are smaller in both.
+    stage.press("Z");
+    let [before, now] = &row(&stage, "__lll_lock_wait")[..] else { panic!("{}", stage.text()) };
+    assert!(before == now && *now != flat, "{}", stage.text());
+}

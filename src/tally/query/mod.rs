@@ -4,6 +4,8 @@ mod own_code;
 mod pattern;
 pub mod tags;
 
+use std::sync::Arc;
+
 pub use own_code::OwnCode;
 pub use pattern::Pattern;
 use tags::TagFilter;
@@ -252,6 +254,9 @@ impl TagRoot {
     }
 }
 
+/// Threads that do something else than to wait, by number: in the query's span, and in the session.
+pub type BusyThreads = Arc<[[bool; 2]]>;
+
 /// A query of the profile.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Query {
@@ -272,6 +277,9 @@ pub struct Query {
     pub roots: TagRoot,
     /// Whether samples of idle threads are counted apart; see [`Query::folds_idle`].
     pub fold_idle: bool,
+    /// The threads that are not idle although they wait: they work in the period that this one is
+    /// compared with.
+    pub busy_elsewhere: BusyThreads,
     /// Whether the functions of the kernel are frames.
     pub shows_kernel: bool,
     /// The choice of own code, and whether foreign code is folded into it.
@@ -316,6 +324,7 @@ impl Default for Query {
             group: Grouping::default(),
             roots: TagRoot::default(),
             fold_idle: false,
+            busy_elsewhere: BusyThreads::default(),
             shows_kernel: true,
             own: OwnCode::default(),
         }

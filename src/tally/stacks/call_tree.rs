@@ -86,6 +86,9 @@ pub(crate) struct CallTree {
 
 const UNKNOWN: u32 = u32::MAX;
 
+/// Number of nodes that are searched for a row at once.
+const STEP_BLOCK: usize = 64;
+
 /// The weight of a chain.
 #[derive(Clone, Default)]
 struct CallWeight {
@@ -266,7 +269,12 @@ impl CallTree {
 
     /// The nodes of a row that have weight, as ways that begin there.
     pub(crate) fn cursors_of(&self, row: RowId) -> Vec<CallCursor> {
-        let nodes = (1..self.steps.len()).filter(|&node| self.steps[node].unpack().0 == row);
+        let has_row = |step: &PackedStep| step.unpack().0 == row;
+        // Few blocks have the row, and the compiler compares a block in a few instructions.
+        let blocks = self.steps.chunks(STEP_BLOCK).enumerate();
+        let blocks = blocks.filter(|(_, steps)| steps.iter().fold(false, |any, step| any | has_row(step)));
+        let nodes = blocks.flat_map(|(block, steps)| (block * STEP_BLOCK..).zip(steps));
+        let nodes = nodes.filter(|&(node, step)| node > 0 && has_row(step)).map(|(node, _)| node);
         let cursor = |node: usize| {
             let weight_ns = self.chains.data(self.chains.chain_of(node)).subtree_ns;
             CallCursor { node: node as u32, leaf: node as u32, weight_ns }

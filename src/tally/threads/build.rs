@@ -99,7 +99,7 @@ impl ThreadSources<'_> {
             let has_ended = thread.ended || thread.process != group.newest;
             let folded = if has_ended && !shows_ended {
                 &mut process.folded
-            } else if !has_ended && !self.wants_stack(id) && self.idle.sums(id)[SPAN] {
+            } else if !has_ended && !self.wants_row(id) && self.idle.sums(id)[SPAN] {
                 &mut process.idle
             } else {
                 let state = if has_ended || !newest.connected { ThreadState::Ended } else { thread.state };
@@ -114,6 +114,10 @@ impl ThreadSources<'_> {
 
     fn waits(self, key: ThreadStack) -> bool {
         self.profile.stacks.wait(key.1).is_some() || self.idle.sums(key.0)[SPAN]
+    }
+
+    fn wants_row(self, thread: ThreadId) -> bool {
+        self.query.idle_threads || self.wants_stack(thread)
     }
 
     fn wants_stack(self, thread: ThreadId) -> bool {

@@ -36,6 +36,8 @@ pub struct ThreadsQuery {
     pub ended_threads_of: Vec<ProcessId>,
     /// Whether ended processes are shown.
     pub ended_processes: bool,
+    /// Whether each idle thread has a row.
+    pub idle_threads: bool,
     /// The threads whose newest stack is requested.
     pub stacks_of: Vec<ThreadId>,
     /// The threads whose newest stack is requested to be compared, each of which may wait for the

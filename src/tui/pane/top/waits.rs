@@ -57,11 +57,12 @@ fn fit_words(waits: &[WaitShare], base_ns: u64, room: usize) -> (String, &'stati
     reasons.sort_by_key(|&(first, ns)| (std::cmp::Reverse(ns), first.reason.word()));
     reasons.retain(|&(_, ns)| ns >= base_ns / LEAST);
     let columns = |parts: &[String]| text::columns(&parts.join(" · "), 999);
-    // The function is left out first, then the last parts, and the holder of a lock last.
-    let to_lock = reasons.iter().position(|(first, _)| first.reason.is_lock()).map_or(1, |index| index + 1);
-    for (details, least) in [(2, reasons.len()), (1, to_lock), (0, 0)] {
-        let parts: Vec<String> =
-            reasons.iter().map(|&(first, ns)| part_words(waits, first, (ns, base_ns), details)).collect();
+    // The function is left out first, then the last parts, those before a lock, and its holder last.
+    let lock = reasons.iter().position(|(first, _)| first.reason.is_lock()).unwrap_or(0);
+    for (details, skipped, least) in [(2, 0, reasons.len()), (1, 0, lock + 1), (1, lock, 2), (0, 0, 0)] {
+        let kept = reasons.iter().skip(skipped);
+        let kept = kept.map(|&(first, ns)| part_words(waits, first, (ns, base_ns), details));
+        let parts: Vec<String> = (skipped > 0).then(|| "…".to_owned()).into_iter().chain(kept).collect();
         let count = (1..=parts.len()).rev().find(|&count| columns(&parts[..count]) <= room).unwrap_or(0);
         if count >= least {
             let words = parts[..count].join(" · ");
