@@ -1,14 +1,16 @@
-//! Makes screenshots/*.png from real runs: pty, screen model, SVG, and PNG by rsvg-convert. One
-//! command:
+//! Makes screenshots/*.png and the film from real runs: pty, screen model, SVG, and PNG by
+//! rsvg-convert. One command:
 //!
 //! ```text
-//! apt-get install librsvg2-bin fonts-jetbrains-mono fonts-dejavu-core pngquant
+//! apt-get install librsvg2-bin fonts-jetbrains-mono fonts-dejavu-core pngquant webp
 //! SIGTOP_SCREENSHOTS=1 cargo test --release --test screenshots
 //! ```
 //!
 //! It does nothing unless the variable is set, so it costs nothing in a run of all tests. pngquant
 //! is optional: it makes the files ten times smaller.
 
+#[path = "screenshots/film.rs"]
+mod film;
 #[expect(dead_code, reason = "the pictures use a part of what the tests share")]
 mod harness;
 #[path = "screenshots/svg.rs"]
@@ -22,9 +24,16 @@ use harness::run::{SIGTOP, text};
 use harness::targets;
 use harness::terminal::Terminal;
 
+/// The folder of the pictures.
+const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/screenshots");
+
 fn main() {
-    if std::env::var_os("SIGTOP_SCREENSHOTS").is_none() {
+    let Some(what) = std::env::var_os("SIGTOP_SCREENSHOTS") else {
         println!("screenshots: nothing done; SIGTOP_SCREENSHOTS=1 makes them");
+        return;
+    };
+    film_of_a_server();
+    if what == "film" {
         return;
     }
     // The demo of sigtop, after a while, with a selected function.
@@ -45,7 +54,7 @@ fn main() {
     let mut server = Command::new(SIGTOP);
     server.args(["--no-config", "--clock", "wall", "--", "./server", "60", "deadlock"]).current_dir(&waits);
     Picture { name: "threads", ..pane }.take(&server, |terminal| settle(terminal, "5Z"));
-    let cpp = with_source();
+    let cpp = compile("work.cpp", "work");
     let program = || {
         let mut command = Command::new(SIGTOP);
         command.args(["--no-config", "--hz", "500", "--", "./work", "100000000"]).current_dir(&cpp);
@@ -83,15 +92,40 @@ fn main() {
     });
 }
 
+/// A server is attached to: its own code, a flame, lines, a lock, and a change.
+fn film_of_a_server() {
+    let directory = compile("server.cpp", "server");
+    let mut server = Command::new("./server").arg("600").current_dir(&directory).spawn().expect("it starts");
+    let mut shell = Command::new("sh");
+    let path = std::env::var("PATH").unwrap_or_default();
+    let own = Path::new(SIGTOP).parent().expect("a folder");
+    shell.env("PS1", "$ ").env("HOME", &directory).env("PATH", format!("{}:{path}", own.display()));
+    let mut film = film::Film::start("film", 110, 32, shell.current_dir(&directory));
+    film.play("sigtop --window 4s --pid server\r", "attach to a process by name", 2_500);
+    film.play("3", "3 · flame graph", 1_500);
+    film.play("1o", "o · own code, with what it spends in libraries", 2_000);
+    film.play(":list ^score\r", ":list · source, line by line", 1_500);
+    film.play("\x1br", "r · wall-clock time: who holds the lock", 3_000);
+    film.play("p", "p · CPU time", 3_000);
+    film.play("d", "d · what changes from here on?", 500);
+    let pid = nix::unistd::Pid::from_raw(server.id() as i32);
+    nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGUSR1).expect("a child");
+    film.play("", "d · render got slower", 3_500);
+    println!("{}", film.finish(Path::new(FOLDER)).display());
+    server.kill().expect("a child");
+    server.wait().expect("a child");
+}
+
 /// A directory with a program and its source. Debug information has relative paths, so that the
 /// picture contains no path of this machine.
-fn with_source() -> std::path::PathBuf {
-    let directory = targets::scratch("source");
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/targets/work.cpp");
-    std::fs::copy(source, directory.join("work.cpp")).expect("writable");
+fn compile(source: &str, program: &str) -> std::path::PathBuf {
+    let directory = targets::scratch(program);
+    let targets = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/targets");
+    std::fs::copy(targets.join(source), directory.join(source)).expect("writable");
     let map = format!("-fdebug-prefix-map={}=.", directory.display());
-    let compiled =
-        Command::new("c++").args(["-O2", "-g", &map, "-o", "work", "work.cpp"]).current_dir(&directory).status();
+    let mut compiler = Command::new("c++");
+    compiler.args(["-O2", "-g", "-pthread", &map, "-o", program, source]);
+    let compiled = compiler.current_dir(&directory).status();
     assert!(compiled.is_ok_and(|status| status.success()), "c++ failed");
     directory
 }
@@ -143,9 +177,7 @@ impl Picture {
         terminal.keys("q");
         terminal.keys("e");
         terminal.finish();
-        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("screenshots");
-        std::fs::create_dir_all(&folder).expect("writable");
-        let png = folder.join(format!("{name}.png"));
+        let png = Path::new(FOLDER).join(format!("{name}.png"));
         let convert =
             Command::new("rsvg-convert").args(["--zoom", "2", "--output", text(&png), text(&drawing)]).status();
         assert!(convert.is_ok_and(|status| status.success()), "rsvg-convert (librsvg2-bin) failed");
