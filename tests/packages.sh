@@ -57,4 +57,8 @@ python3 -m venv "$work/python"
 "$work/python/bin/pip" install -q --no-index "$packages"/*.whl
 gcc -O1 -o "$work/burn" "$work/burn.c"
 expect wheel burn "$work/python/bin/sigtop" --no-config -- "$work/burn"
+expect demo 'sigtop::app::demo_target::json::parse_value' \
+    timeout 60 "$work/python/bin/sigtop" demo --no-config --batch --on-quit end --interval 2s --count 1
+size=$(stat -c %s "$work/python/bin/sigtop")
+[ "$size" -le $((12 << 20)) ] || { echo "the program has $size bytes, more than 12 MiB"; exit 1; }
 echo "── all packages work"

@@ -6,8 +6,8 @@
 //! SIGTOP_SCREENSHOTS=1 cargo test --release --test screenshots
 //! ```
 //!
-//! It does nothing unless the variable is set, so it costs nothing in a run of all tests. pngquant
-//! is optional: it makes the files ten times smaller.
+//! `SIGTOP_SCREENSHOTS=film` makes the film alone. Nothing is done unless the variable is set, so it
+//! costs nothing in a run of all tests. pngquant is optional: it makes the files ten times smaller.
 
 #[path = "screenshots/film.rs"]
 mod film;

@@ -1,7 +1,7 @@
 //! The verdict: which functions have grown, whether that fails the check, and whether it would have
 //! found what it looks for.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use super::compare::{ComparedRow, Comparison, Measure};
 use super::power::{Needed, needed};
@@ -150,20 +150,21 @@ pub fn check(
 
 /// The finding on each row.
 fn find_all(comparison: &Comparison, sides: [&Series; 2], rules: &CheckRules, files: [usize; 2]) -> Vec<Finding> {
-    let is_significant = find_significant(comparison);
     // A function that was renamed or divided is another name of the same.
-    let exchanged = find_exchanged(comparison, &is_significant, sides[0].is_cum);
+    let exchanged = find_exchanged(comparison, sides[0].is_cum);
     let [base, new] = Comparison::as_one(sides, &exchanged.iter().map(String::as_str).collect(), EXCHANGED);
     let whole = Comparison::new(&base, &new, comparison.kind, comparison.measure, files);
     let has_changed = find_significant(&whole);
     let shifted = find_shifted(&whole, &has_changed, [&base, &new], files);
-    let sum = whole.rows.iter().zip(&has_changed).find(|(row, _)| row.name == EXCHANGED);
-    let more = sum.filter(|(row, has_changed)| **has_changed && row.has_grown()).map(|(row, _)| row);
-    let find = |(row, is_significant): (&ComparedRow, bool)| {
+    let changed = whole.rows.iter().zip(has_changed).filter(|(_, has_changed)| *has_changed);
+    let changed: HashMap<&str, &ComparedRow> = changed.map(|(row, _)| (row.name.as_str(), row)).collect();
+    let more = changed.get(EXCHANGED).copied().filter(|row| row.has_grown());
+    let find = |row: &ComparedRow| {
         let matching = || rules.functions.iter().filter(|rule| rule.matches(&row.name));
         let is_exchanged = exchanged.contains(&row.name) && !matching().any(|rule| rule.pattern.is_some());
         let judged = more.filter(|_| is_exchanged).unwrap_or(row);
         let exceeds = |rule: &GrowthRule| judged.change().is_none_or(|change| change > rule.limit);
+        let is_significant = exchanged.contains(&row.name) || changed.contains_key(row.name.as_str());
         match (is_significant, row.has_grown()) {
             (false, _) => Finding::Same,
             (true, false) => Finding::Improvement,
@@ -173,7 +174,7 @@ fn find_all(comparison: &Comparison, sides: [&Series; 2], rules: &CheckRules, fi
             (true, true) => Finding::Growth,
         }
     };
-    comparison.rows.iter().zip(is_significant).map(find).collect()
+    comparison.rows.iter().map(find).collect()
 }
 
 /// Whether chance does not explain the change of each row.
@@ -215,8 +216,9 @@ fn find_shifted(
 
 /// Returns the functions that only one side has, if both sides have such: new ones may be what
 /// became of those that are gone. Cumulative values overlap, so they have no sum.
-fn find_exchanged(comparison: &Comparison, is_significant: &[bool], is_cum: bool) -> HashSet<String> {
-    let changed = comparison.rows.iter().zip(is_significant).filter(|(_, is_significant)| **is_significant);
+fn find_exchanged(comparison: &Comparison, is_cum: bool) -> HashSet<String> {
+    let changed =
+        comparison.rows.iter().zip(find_significant(comparison)).filter(|(_, is_significant)| *is_significant);
     let alone = changed.map(|(row, _)| row).filter(|row| row.measured.contains(&0.0));
     let (new, gone): (Vec<&ComparedRow>, Vec<&ComparedRow>) = alone.partition(|row| row.has_grown());
     if is_cum || new.is_empty() || gone.is_empty() {

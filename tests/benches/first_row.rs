@@ -25,7 +25,7 @@ fn measure(options: &[&str]) -> [f64; 4] {
     let mut command = Command::new(SIGTOP);
     command.args(options).args(["--on-quit", "end", "--"]).arg(targets::c("shares")).args(["60", "30", "10", "30"]);
     let mut terminal = Terminal::start(120, 32, &command);
-    terminal.see("Hz");
+    terminal.see(" samples in ");
     let frame = terminal.started.elapsed();
     terminal.see("▸");
     let row = terminal.started.elapsed();

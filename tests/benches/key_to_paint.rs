@@ -197,7 +197,7 @@ fn quiet(target: &Path, arguments: &[&str]) -> f64 {
     let mut command = Command::new(SIGTOP);
     command.args(["--no-config", "--on-quit", "end", "--"]).arg(target).args(arguments);
     let mut terminal = Terminal::start(140, 45, &command);
-    terminal.see("Hz");
+    terminal.see(" samples in ");
     terminal.wait_up_to(Duration::from_secs(5), |_| false);
     let (began, cpu) = (Instant::now(), cpu_seconds(terminal.pid()));
     terminal.wait_up_to(Duration::from_secs(argument("seconds", 20)), |_| false);

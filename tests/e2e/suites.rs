@@ -64,17 +64,18 @@ fn results(way: Option<&str>, directory: &Path, command: &[&str]) -> (Results, S
 }
 
 /// Asserts that a suite has the same results in all of these ways as alone. A suite that disagrees
-/// with itself is run again alone, as a flaky case proves nothing.
-fn same_results(name: &str, ways: &[&str], directory: &Path, command: &[&str]) {
+/// with itself is run again alone, as a flaky case proves nothing. Each run is in what `directory`
+/// returns.
+fn same_results(name: &str, ways: &[&str], directory: impl Fn() -> PathBuf + Sync, command: &[&str]) {
     // Tests of signals mostly wait.
     let all: Vec<Option<&str>> = std::iter::once(None).chain(ways.iter().copied().map(Some)).collect();
-    let mut ran = in_parallel(&all, |way| results(*way, directory, command)).into_iter();
+    let mut ran = in_parallel(&all, |way| results(*way, &directory(), command)).into_iter();
     let (alone, errors) = ran.next().expect("the run alone");
     assert!(!alone.1.is_empty(), "{name} has no results alone: {errors}");
     let mut known = vec![alone];
     for (way, (watched, errors)) in ways.iter().zip(ran) {
         while !known.contains(&watched) && known.len() < RUNS_ALONE {
-            known.push(results(None, directory, command).0);
+            known.push(results(None, &directory(), command).0);
         }
         let alone = &known[0];
         let differs: Vec<_> = watched.1.iter().filter(|(case, count)| alone.1.get(*case) != Some(count)).collect();
@@ -115,7 +116,7 @@ fn cpythons_own_tests_pass() {
         if is_long() { (long.iter().map(String::as_str).collect(), &LONG_WAYS) } else { (short.to_vec(), &SHORT_WAYS) };
     for suite in suites {
         let command: Vec<&str> = [text(&python), text(&script)].into_iter().chain(suite.split(' ')).collect();
-        same_results(suite, ways, &targets::scratch("cpython"), &command);
+        same_results(suite, ways, || targets::scratch("cpython"), &command);
     }
 }
 
@@ -153,7 +154,7 @@ fn suites_of_built_sources_pass() {
     let found: Vec<_> = BUILT.iter().filter(|(name, _)| root.join(name).is_dir()).collect();
     assert!(!found.is_empty(), "{} has none of {BUILT:?}", root.display());
     for (name, command) in found {
-        same_results(name, &SHORT_WAYS, &root.join(name), &["sh", "-c", command]);
+        same_results(name, &SHORT_WAYS, || root.join(name), &["sh", "-c", command]);
     }
 }
 

@@ -11,7 +11,7 @@ use std::time::Duration;
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A request that was received.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Received {
     /// The first line, such as `POST /ingest HTTP/1.1`.
     pub(crate) line: String,
@@ -62,10 +62,11 @@ pub(crate) fn serve(
         for (number, stream) in listener.incoming().enumerate() {
             let Ok(mut stream) = stream else { continue };
             let Some(request) = receive(&stream) else { continue };
-            respond(number, &request, &mut stream);
-            if requests.send(request).is_err() {
+            // A client that has its answer may end, and the test then reads what was received.
+            if requests.send(request.clone()).is_err() {
                 return;
             }
+            respond(number, &request, &mut stream);
         }
     });
     (url, received)

@@ -16,7 +16,7 @@ use ratatui::layout::Rect;
 use ratatui::style::Style;
 use ratatui::text::Span;
 
-use super::labels::{format_window, length};
+use super::labels::{format_window, length, without_folder};
 use crate::profile::totals::BUCKET_NS;
 use crate::session::{Answer, Facts};
 use crate::tally::measure::{self, ValueUnit};
@@ -108,15 +108,6 @@ fn watched(canvas: &mut Canvas<'_>, area: Rect, context: &PaneContext<'_>, facts
     let free = room.saturating_sub(text::columns(&command, 999) + wide);
     x += free.min(6) as u16;
     canvas.spans(x, area.y, (wide as u16).min(area.right().saturating_sub(x + right)), &others);
-}
-
-/// A command line without the folder of its program, which wrappers such as those of pyenv put
-/// before it: `python3 app.py`.
-fn without_folder(command: &str) -> &str {
-    let end = command.find(' ').unwrap_or(command.len());
-    let is_path = command.starts_with('/') && !command[..end].ends_with('/');
-    let start = command[..end].rfind('/').filter(|_| is_path).map_or(0, |slash| slash + 1);
-    &command[start..]
 }
 
 /// Draws the recent CPU usage at the right; returns its columns.

@@ -43,3 +43,12 @@ pub fn format_window(window_ns: Option<u64>) -> String {
 pub fn idle_threads(count: usize) -> String {
     format!("{} idle thread{}", measure::count(count as u64), if count == 1 { "" } else { "s" })
 }
+
+/// A command line without the folder of its program, which wrappers such as those of pyenv put
+/// before it: `python3 app.py`.
+pub fn without_folder(command: &str) -> &str {
+    let end = command.find(' ').unwrap_or(command.len());
+    let is_path = command.starts_with('/') && !command[..end].ends_with('/');
+    let start = command[..end].rfind('/').filter(|_| is_path).map_or(0, |slash| slash + 1);
+    &command[start..]
+}

@@ -255,7 +255,7 @@ fn thread(canvas: &Canvas<'_>, context: &PaneContext<'_>, answer: &Answer, room:
         _ => return Vec::new(),
     };
     let weight = load.weight;
-    let share = threads::signed_share(weight.ns, threads::share_base(answer), load.change);
+    let share = threads::signed_share(threads::shown_ns(load, answer), threads::share_base(answer), load.change);
     let whole = if answer.facts.clock.is_memory() { "of all bytes" } else { "of a CPU" };
     let negative = load.change.is_some_and(|change| change.weight.negative);
     let numbers = format!("{}  {share} {whole}", measure::signed(weight.ns, context.session.unit(), negative));

@@ -32,6 +32,7 @@ use crate::tui::fit_names::{NameToFit, fit_name};
 use crate::tui::layout::{self, Pane};
 use crate::tui::pane::bars::draw_bars;
 use crate::tui::pane::context::PaneContext;
+use crate::tui::pane::labels::without_folder;
 use crate::tui::pane::sentences;
 use crate::tui::pane::threads::state::ListItem;
 use crate::tui::pane::threads::waits::{self, shows_waits};
@@ -238,6 +239,11 @@ pub fn signed_share(weight_ns: u64, measured_ns: u64, change: Option<LoadChange>
     format!("{sign}{}", share(weight_ns, measured_ns))
 }
 
+/// The time of a load that its share refers to: by wall-clock time, that in which it ran.
+pub fn shown_ns(load: &Load, answer: &Answer) -> u64 {
+    if shows_waits(answer) { load.running_ns } else { load.weight.ns }
+}
+
 /// The name of a thread state.
 pub fn state_word(state: ThreadState) -> &'static str {
     match state {
@@ -260,9 +266,9 @@ pub fn process_words(process: &ProcessRow, (now_ns, watched): (Option<u64>, &[u3
         depth => format!("{}└ ", "  ".repeat(depth - 1)),
     };
     let left = room.saturating_sub(text::columns(&indent, room));
-    // The watched program's own command is written as it was typed.
+    // The watched program's own command is written as it was typed, but for the folder of a wrapper.
     let command = match watched.contains(&process.pid) {
-        true => text::cut_right(&process.command, left).into_owned(),
+        true => text::cut_right(without_folder(&process.command), left).into_owned(),
         false => fit_command(&process.command, left),
     };
     let ago = now_ns.map(|now_ns| Duration::from_nanos(now_ns.saturating_sub(process.since_ns)));
@@ -453,8 +459,7 @@ impl RowPainter<'_> {
     }
 
     fn load(&self, canvas: &mut Canvas<'_>, load: &Load, inside: bool) {
-        let ns = if shows_waits(self.answer) { load.running_ns } else { load.weight.ns };
-        self.weight(canvas, (ns, load.weight), load.change, inside);
+        self.weight(canvas, (shown_ns(load, self.answer), load.weight), load.change, inside);
         let (Some(at), Some(window_ns)) = (self.plan.trend, self.answer.question.window_ns) else { return };
         // Full height is one CPU, or the maximum if it is more.
         let part_ns = (window_ns as f64 / PARTS as f64).max(1.0);
@@ -489,8 +494,8 @@ mod tests {
         assert_eq!(words(3, 60), "    └ sh -c make (1 s ago)");
         assert_eq!(words(3, 16), "    └ sh -c make", "the age is dropped first");
         // The parent of this one is not watched.
-        let other = ProcessRow { pid: 7, command: "/usr/bin/cc1 -O2 a.c".to_owned(), ..ProcessRow::default() };
-        let words = |watched| process_words(&other, (Some(0), watched), 14);
-        assert_eq!((words(&[]), words(&[7])), ("cc1 -O2 a.c".to_owned(), "/usr/bin/cc1 …".to_owned()));
+        let other = ProcessRow { pid: 7, command: "/usr/bin/cc1 -O2 -g a.c".to_owned(), ..ProcessRow::default() };
+        let words = |watched| process_words(&other, (Some(0), watched), 10);
+        assert_eq!((words(&[]), words(&[7])), ("cc1 … a.c".to_owned(), "cc1 -O2 -…".to_owned()));
     }
 }

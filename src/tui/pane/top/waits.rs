@@ -103,3 +103,34 @@ fn part_words(waits: &[WaitShare], first: &WaitShare, (ns, base_ns): (u64, u64),
         None => words,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::profile::waits::WaitReason;
+    use crate::tally::text::Text;
+
+    #[test]
+    fn a_lock_and_its_holder_are_what_is_left_last() {
+        let share = |reason, variable: &str, holder: &str, weight_ns| {
+            let [variable, holder, within] = [variable, holder, "Cache::insert"].map(Text::from);
+            WaitShare { reason, variable, holder, within, weight_ns }
+        };
+        let waits = [
+            share(WaitReason::Sleep, "", "", 55),
+            share(WaitReason::Lock, "cache_mutex", "compactor", 21),
+            share(WaitReason::Lock, "cache_mutex", "", 5),
+            share(WaitReason::Runnable, "", "", 2),
+        ];
+        let fit = |room: usize| {
+            let (words, hint) = fit_words(&waits, 100, room + LABEL.len());
+            words + hint
+        };
+        assert_eq!(fit(90), "55% sleep · 26% lock cache_mutex, 81% held by compactor · 2% runnable · B shows more");
+        assert_eq!(fit(60), "55% sleep · 26% lock cache_mutex, 81% held by compactor");
+        assert_eq!(fit(52), "… · 26% lock cache_mutex, 81% held by compactor");
+        assert_eq!(fit(40), "55% sleep · 26% lock · 2% runnable");
+        assert_eq!(fit(20), "55% sleep · 26% lock");
+        assert_eq!(fit(5), "");
+    }
+}
