@@ -38,8 +38,8 @@ pub struct RecordArgs {
     #[arg(long, value_name = "DURATION", value_parser = duration, conflicts_with_all = ["keep", "when"])]
     pub delay: Option<Duration>,
 
-    /// Record so many times, one after the other, each into its file: -o 'base-%n.sigtop'. With --pid,
-    /// each takes the --duration
+    /// Record so many times, one after the other, each into its file: -o 'base-%n.sigtop'. With
+    /// --pid, each takes the --duration
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(2..=9999), requires = "output", conflicts_with_all = ["keep", "when", "push", "metrics"])]
     pub repeat: Option<u32>,
 
