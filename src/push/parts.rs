@@ -89,6 +89,10 @@ pub fn divide(mut profile: SavedProfile) -> Result<Vec<PushPart>, String> {
         if indices.len() < profile.sample_types.len() {
             part.period_type.kind = value.kind.clone();
         }
+        // Heap profilers name the period of all quantities so, and stores name a series by it.
+        if value.kind.ends_with("_space") {
+            part.period_type.kind = "space".into();
+        }
         part.default_sample_type = value.kind;
         parts.push(PushPart::new(&part));
     }
@@ -192,6 +196,30 @@ mod tests {
         let sum: i64 = halves.iter().flat_map(|half| half.profile().samples.values(1).collect::<Vec<_>>()).sum();
         assert_eq!(sum, 50);
         assert_eq!(wall.halve(), None);
+    }
+
+    #[test]
+    fn all_quantities_of_memory_have_one_period() {
+        let types = [
+            ("alloc_objects", "count"),
+            ("alloc_space", "bytes"),
+            ("inuse_objects", "count"),
+            ("inuse_space", "bytes"),
+        ];
+        let heap = SavedProfile {
+            sample_types: types.iter().map(|(kind, unit)| ValueType::new(kind, unit)).collect(),
+            period_type: ValueType::new("space", "bytes"),
+            period: 524_288,
+            ..profile()
+        };
+        let parts = divide(heap).expect("parts");
+        let found: Vec<(String, ValueType, i64)> = parts
+            .iter()
+            .map(PushPart::profile)
+            .map(|part| (part.default_sample_type.to_string(), part.period_type, part.period))
+            .collect();
+        let of = |kind: &str| (kind.to_owned(), ValueType::new("space", "bytes"), 524_288);
+        assert_eq!(found, [of("alloc_space"), of("inuse_space")]);
     }
 
     #[test]

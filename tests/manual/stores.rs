@@ -23,7 +23,7 @@ pub(crate) fn stores(manual: &mut Manual) {
         "Each quantity (CPU time, wall-clock time, allocated bytes, live bytes) is a profile of its own under the store's \
          name for it. Names are demangled. The labels of samples are pid, tid, thread, process, and for waiting threads wait, \
          object and holder, all as text. --label adds attributes of the program. Without --label service.name=…, its \
-         name is that of the executable.",
+         name is that of the executable. In names for Pyroscope, what is not a letter, a digit or one of . - / _ becomes _.",
     );
     manual.text(
         "Credentials are headers: Authorization, X-Scope-OrgID (a tenant of Pyroscope), DD-API-KEY. They come from the file \
@@ -63,9 +63,11 @@ pub(crate) fn stores(manual: &mut Manual) {
             "an OpenTelemetry Collector 0.165 with --feature-gates=service.profilesSupport, and the Python classes of opentelemetry-proto 1.45",
         ),
         (
-            "Pyroscope, Parca",
-            "no server, only a receiver of our own that counts what a server drops by its documentation",
+            "Pyroscope",
+            "no server, but its clients: requests have the parameters, types and units of pyroscope-go 1.2, which also accepts the names, \
+             and of pyroscope-io 1.4; a receiver of our own counts what a server drops by its documentation",
         ),
+        ("Parca", "no server, only a receiver of our own"),
         ("Datadog", "its test server (ddapm-test-agent 1.69)"),
     ] {
         manual.entry([bold(store)], tried);
