@@ -48,6 +48,11 @@ pub(crate) fn stores(manual: &mut Manual) {
          (not in time). If something was lost, the status is 125, unless the program was launched and has its own.",
     );
     manual.text(
+        "Times of pushed profiles never go back and never overlap. If the clock of the system is set forward, or the machine was \
+         suspended, there is a gap; if it is set back, times go on from the end of the last profile until the clock has reached them. \
+         A store that takes no times from the future may refuse profiles for so long; they are counted.",
+    );
+    manual.text(
         "sigtop record --metrics [ADDR:]PORT answers Prometheus at /metrics: samples, losses by cause, rate, CPU time of the agent \
          and of the program, and a counter for each of the hottest functions, at most 100; all others are function=\"other\". A counter \
          begins at 0 when its function becomes one of the hottest, so that all time is in one series. promtool has checked the text.",

@@ -1,6 +1,7 @@
 //! `sigtop record --push`: everything that is sampled is pushed once, or counted.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use sigtop::pprof::format;
@@ -15,17 +16,57 @@ const BUSY: &str = "timeout 3 sh -c 'while :; do :; done'; exit 7";
 /// Records the busy shell into a file and a store. Returns the file's profile, what is printed, and
 /// the time.
 fn record(name: &str, url: &str, options: &[&str]) -> (SavedProfile, String, Duration) {
-    let file: PathBuf = std::env::temp_dir().join(format!("sigtop-{name}-{}.pb.gz", std::process::id()));
-    let path = file.to_str().expect("UTF-8");
-    let fixed = ["record", "--no-config", "--hz", "499", "-o", path, "--push", url, "--push-every", "1s"];
-    let began = Instant::now();
-    let output = sigtop(&[&fixed, options, &["--", "sh", "-c", BUSY]].concat()).output().expect("sigtop runs");
-    let took = began.elapsed();
-    let said = String::from_utf8(output.stderr).expect("text");
-    assert_eq!(output.status.code(), Some(7), "the program's own status: {said}");
-    let profile = format::read(std::fs::File::open(&file).expect("a file")).expect("a profile");
-    std::fs::remove_file(&file).expect("removed");
-    (profile, said, took)
+    let recorder = PushRecorder { name, url, options: &[&["--hz", "499"], options].concat(), preload: None };
+    recorder.run(&["--", "sh", "-c", BUSY], 7)
+}
+
+/// Records something into a file and a store.
+struct PushRecorder<'a> {
+    /// The name of the file.
+    name: &'a str,
+    url: &'a str,
+    options: &'a [&'a str],
+    /// A library to preload into sigtop, and the values of its variables.
+    preload: Option<(&'a Path, [(&'a str, &'a str); 2])>,
+}
+
+impl PushRecorder<'_> {
+    /// Records a target, which are arguments of sigtop. `status` is the expected one.
+    fn run(&self, target: &[&str], status: i32) -> (SavedProfile, String, Duration) {
+        let file: PathBuf = std::env::temp_dir().join(format!("sigtop-{}-{}.pb.gz", self.name, std::process::id()));
+        let path = file.to_str().expect("UTF-8");
+        let fixed = ["record", "--no-config", "-o", path, "--push", self.url, "--push-every", "1s"];
+        let mut command = sigtop(&[&fixed, self.options, target].concat());
+        if let Some((library, variables)) = self.preload {
+            command.env("LD_PRELOAD", library).envs(variables);
+        }
+        let began = Instant::now();
+        let output = command.output().expect("sigtop runs");
+        let took = began.elapsed();
+        let said = String::from_utf8(output.stderr).expect("text");
+        assert_eq!(output.status.code(), Some(status), "{said}");
+        let profile = format::read(std::fs::File::open(&file).expect("a file")).expect("a profile");
+        std::fs::remove_file(&file).expect("removed");
+        (profile, said, took)
+    }
+}
+
+/// Compiles a program or a library in C into a directory of this name.
+fn compile(name: &str, source: &str, flags: &[&str]) -> PathBuf {
+    let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("push-{name}"));
+    std::fs::create_dir_all(&directory).expect("a directory");
+    let (code, program) = (directory.join("source.c"), directory.join(name));
+    std::fs::write(&code, source).expect("written");
+    let mut compiler = Command::new("cc");
+    let output = compiler.args(flags).arg("-o").arg(&program).arg(&code).output().expect("cc runs");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    program
+}
+
+/// Adds up the values of profiles with equal types.
+fn add_up(profiles: &[SavedProfile]) -> Vec<i64> {
+    let add = |one: Vec<i64>, other: Vec<i64>| one.iter().zip(other).map(|(one, other)| one + other).collect();
+    profiles.iter().map(sums).reduce(add).expect("a push")
 }
 
 fn sums(profile: &SavedProfile) -> Vec<i64> {
@@ -45,12 +86,10 @@ fn the_pushed_profiles_add_up_to_the_recording() {
     let (recorded, said, _) = record("sums", &url, &["--push-format", "pyroscope"]);
     let profiles = pushed(received.try_iter());
     assert!(profiles.len() >= 2, "{} pushes: {said}", profiles.len());
-    let all =
-        profiles.iter().map(sums).reduce(|one, other| one.iter().zip(other).map(|(one, other)| one + other).collect());
-    assert_eq!(all.expect("a push"), sums(&recorded), "{said}");
+    assert_eq!(add_up(&profiles), sums(&recorded), "{said}");
     for (earlier, later) in profiles.iter().zip(&profiles[1..]) {
         let gap = later.time_ns - (earlier.time_ns + earlier.duration_ns);
-        assert!(gap.abs() < 1_000_000_000, "one ends where the next begins, but for steps of the clock: {gap} ns");
+        assert!((0..1_000_000_000).contains(&gap), "one ends where the next begins, but for steps of the clock: {gap}");
     }
     let samples = sums(&recorded)[0];
     let digits = |text: &str| text.chars().filter(char::is_ascii_digit).collect::<String>();
@@ -88,6 +127,66 @@ fn a_store_that_comes_back_gets_everything() {
     let accepted = received.try_iter().skip(2);
     let all = pushed(accepted).iter().map(|profile| sums(profile)[0]).sum::<i64>();
     assert_eq!(all, sums(&recorded)[0], "{said}");
+}
+
+/// Sets the clock of the system by some seconds as soon as a file is there.
+const CLOCK: &str = r#"
+#define _GNU_SOURCE
+#include <stdlib.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+int clock_gettime(clockid_t clock, struct timespec *now) {
+    long result = syscall(SYS_clock_gettime, clock, now);
+    const char *file = getenv("CLOCK_FILE"), *by = getenv("CLOCK_IS_SET_BY");
+    if (!result && clock == CLOCK_REALTIME && file && by && !access(file, F_OK)) now->tv_sec += atol(by);
+    return result;
+}
+"#;
+
+/// A store would show samples twice, or in the wrong order.
+#[test]
+fn a_clock_that_is_set_between_two_pushes_moves_no_profile_back() {
+    if !are_installed(&["curl", "cc"]) {
+        return;
+    }
+    let library = compile("clock.so", CLOCK, &["-shared", "-fPIC"]);
+    for (name, by) in [("forward", "3600"), ("back", "-3600")] {
+        let file = std::env::temp_dir().join(format!("sigtop-clock-{name}-{}", std::process::id()));
+        let first = file.clone();
+        let (url, received) = serve(move |number, _, stream| {
+            if number == 0 {
+                std::fs::write(&first, "").expect("written");
+            }
+            let _ = std::io::Write::write_all(stream, answer("200 OK", "").as_bytes());
+        });
+        let variables = [("CLOCK_FILE", file.to_str().expect("UTF-8")), ("CLOCK_IS_SET_BY", by)];
+        let options = ["--push-format", "pyroscope", "--hz", "499"];
+        let recorder = PushRecorder { name, url: &url, options: &options, preload: Some((&library, variables)) };
+        let (recorded, said, _) = recorder.run(&["--", "sh", "-c", BUSY], 7);
+        std::fs::remove_file(&file).expect("there was a push");
+        let requests: Vec<Received> = received.try_iter().collect();
+        let times: Vec<[u64; 2]> = requests.iter().map(|request| url_times(&request.line)).collect();
+        let profiles = pushed(requests.into_iter());
+        assert_eq!(add_up(&profiles), sums(&recorded), "{said}");
+        for pair in times.windows(2) {
+            assert!(pair[0][1] <= pair[1][0] && pair[1][0] < pair[1][1], "{name}: {times:?}");
+        }
+        let (first, last) = (profiles.first().expect("a push"), profiles.last().expect("a push"));
+        let apart = (last.time_ns - first.time_ns) / 1_000_000_000;
+        let expected = if name == "forward" { 3600..3630 } else { 1..30 };
+        assert!(profiles.len() >= 2 && expected.contains(&apart), "{name}: {apart} s");
+        let measured = profiles.iter().map(|profile| profile.duration_ns).sum::<i64>() / 1_000_000;
+        assert!((2_000..30_000).contains(&measured), "{name}: {measured} ms");
+    }
+}
+
+/// The times of a profile in a URL for Pyroscope, ns.
+fn url_times(line: &str) -> [u64; 2] {
+    ["&from=", "&until="].map(|key| {
+        let value = line.split(key).nth(1).and_then(|rest| rest.split('&').next()).expect("a value");
+        value.parse().expect("a number")
+    })
 }
 
 #[test]
