@@ -1,11 +1,11 @@
 //! `sigtop record --push`: everything that is sampled is pushed once, or counted.
 
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use sigtop::pprof::format;
-use sigtop::pprof::profile::SavedProfile;
+use sigtop::pprof::profile::{Label, LabelValue, SavedProfile};
 
 use crate::receiver::{Received, accept_all, answer, serve, sigtop};
 use crate::skips::are_installed;
@@ -187,6 +187,98 @@ fn url_times(line: &str) -> [u64; 2] {
         let value = line.split(key).nth(1).and_then(|rest| rest.split('&').next()).expect("a value");
         value.parse().expect("a number")
     })
+}
+
+/// Allocates for four seconds: `grow` keeps everything, and `churn` frees it.
+const ALLOCATIONS: &str = r#"
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+char *volatile last;
+__attribute__((noinline)) void churn(size_t size) { last = malloc(size); memset(last, 1, size); free(last); }
+__attribute__((noinline)) void grow(size_t size) { last = malloc(size); memset(last, 1, size); }
+int main(void) {
+    struct timespec pause = {0, 2000000}, begin, now;
+    clock_gettime(CLOCK_MONOTONIC, &begin);
+    do {
+        for (int i = 0; i < 30; i++) churn(100000);
+        grow(100000);
+        nanosleep(&pause, 0);
+        clock_gettime(CLOCK_MONOTONIC, &now);
+    } while (now.tv_sec - begin.tv_sec < 4);
+    return 3;
+}
+"#;
+
+/// The sum of one quantity of a profile.
+fn sum_of(profile: &SavedProfile, kind: &str) -> i64 {
+    let index = profile.sample_types.iter().position(|of| &*of.kind == kind);
+    index.map_or(0, |index| profile.samples.values(index).sum())
+}
+
+#[test]
+fn allocated_bytes_add_up_and_live_bytes_are_those_of_the_end() {
+    if !are_installed(&["curl", "cc"]) {
+        return;
+    }
+    let program = compile("allocations", ALLOCATIONS, &["-O1", "-g"]);
+    let (url, received) = accept_all();
+    let options = ["--push-format", "pyroscope", "--clock", "alloc"];
+    let recorder = PushRecorder { name: "memory", url: &url, options: &options, preload: None };
+    let (recorded, said, _) = recorder.run(&["--", program.to_str().expect("UTF-8")], 3);
+    let profiles = pushed(received.try_iter());
+    let of = |kind: &str| -> Vec<SavedProfile> {
+        profiles.iter().filter(|profile| &*profile.default_sample_type == kind).cloned().collect()
+    };
+    let (allocated, live) = (of("alloc_space"), of("inuse_space"));
+    assert!(allocated.len() >= 2 && live.len() >= 2 && allocated.len() + live.len() == profiles.len(), "{said}");
+    for (profiles, kinds) in [(&allocated, ["alloc_objects", "alloc_space"]), (&live, ["inuse_objects", "inuse_space"])]
+    {
+        for profile in profiles {
+            let types = profile.sample_types.iter().zip(["count", "bytes"]);
+            assert!(types.zip(kinds).all(|((of, unit), kind)| &*of.kind == kind && &*of.unit == unit));
+            let period = &profile.period_type;
+            assert_eq!((period.kind.as_str(), period.unit.as_str()), ("space", "bytes"));
+            assert!(profile.period > 1, "the mean interval of samples: {}", profile.period);
+        }
+    }
+    let recorded_sums = |kinds: [&str; 2]| kinds.map(|kind| sum_of(&recorded, kind)).to_vec();
+    assert_eq!(add_up(&allocated), recorded_sums(["alloc_objects", "alloc_space"]), "{said}");
+    assert_eq!(sums(live.last().expect("a push")), recorded_sums(["inuse_objects", "inuse_space"]), "{said}");
+    // Three MB a turn are freed, and 100 kB are kept.
+    let of_kind = |kind| sum_of(&recorded, kind);
+    assert!(of_kind("alloc_space") > 5 * of_kind("inuse_space") && of_kind("inuse_space") > 0, "{said}");
+}
+
+#[test]
+fn an_attached_process_is_pushed_under_its_name() {
+    if !are_installed(&["curl"]) {
+        return;
+    }
+    let mut shell = Command::new("sh");
+    let mut shell = shell.args(["-c", "while :; do :; done"]).stdin(Stdio::null()).spawn().expect("sh runs");
+    let (url, received) = accept_all();
+    let (pid, options) = (shell.id().to_string(), ["--push-format", "pyroscope", "--hz", "499", "-d", "4s"]);
+    let recorder = PushRecorder { name: "attached", url: &url, options: &options, preload: None };
+    let run = std::panic::AssertUnwindSafe(|| recorder.run(&["--pid", &pid], 0));
+    let result = std::panic::catch_unwind(run);
+    shell.kill().expect("a child");
+    shell.wait().expect("a child");
+    let (recorded, said, _) = result.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+    let requests: Vec<Received> = received.try_iter().collect();
+    assert!(requests.len() >= 2, "{said}");
+    assert!(requests.iter().all(|request| request.line.starts_with("POST /ingest?name=sh%7B%7D&")), "{requests:?}");
+    let profiles = pushed(requests.into_iter());
+    assert_eq!(add_up(&profiles), sums(&recorded), "{said}");
+    assert!(sums(&recorded)[1] > 100_000_000, "{said}");
+    for profile in &profiles {
+        let types: Vec<(&str, &str)> =
+            profile.sample_types.iter().map(|of| (of.kind.as_str(), of.unit.as_str())).collect();
+        assert_eq!(types, [("samples", "count"), ("cpu", "nanoseconds")]);
+        let pids = profile.labels.iter().flatten().filter(|label| &*label.key == "pid");
+        let is_own = |label: &Label| label.value == LabelValue::Text(pid.as_str().into());
+        assert!(pids.clone().count() > 0 && pids.clone().all(is_own), "{:?}", profile.labels);
+    }
 }
 
 #[test]
