@@ -303,3 +303,51 @@ fn stacks_begin_in_the_vdso_and_reach_main() {
     // A sample may be before main.
     assert!(vdso * 2 > total && cum["main"] * 100 >= total * 95, "{cum:?}");
 }
+
+/// The times of the samples of each event, ns, by perf.
+fn perf_times(name: &str) -> BTreeMap<String, Vec<i64>> {
+    let mut times = BTreeMap::<String, Vec<i64>>::new();
+    // Without the frames each sample is a line.
+    for line in text("perf", &["script", "--ns", "-i", name, "-F", "time,event"]).lines() {
+        let (time, event) = line.trim().split_once(": ").unwrap();
+        let (seconds, ns) = time.split_once('.').unwrap();
+        let at_ns = seconds.trim().parse::<i64>().unwrap() * 1_000_000_000 + ns.parse::<i64>().unwrap();
+        times.entry(event.trim().trim_end_matches(':').to_owned()).or_default().push(at_ns);
+    }
+    times
+}
+
+/// Samples of several events were drawn one after another, as if they had no times.
+#[test]
+fn samples_of_several_events_keep_their_times() {
+    if !can_record() {
+        return;
+    }
+    record("times.data", &["-e", "cpu-clock,page-faults,context-switches", "-F", "1999", "-g"]);
+    let perfs = perf_times("times.data");
+    let first_ns = perfs.values().flatten().copied().min().unwrap();
+    assert!(perfs.len() >= 2, "{perfs:?}");
+    for (event, times) in &perfs {
+        let index = format!("--sample_index={event}");
+        let json = sigtop(&["report", "--firefox", &index, "times.data"]);
+        let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+        let threads = json["threads"].as_array().unwrap().iter();
+        let ours = threads.flat_map(|thread| thread["samples"]["time"].as_array().unwrap());
+        let mut ours: Vec<f64> = ours.map(|time| time.as_f64().unwrap()).collect();
+        ours.sort_by(f64::total_cmp);
+        let mut expected: Vec<f64> = times.iter().map(|time| (time - first_ns) as f64 / 1e6).collect();
+        expected.sort_by(f64::total_cmp);
+        assert_eq!(ours.len(), expected.len(), "{event}");
+        assert!(
+            ours.iter().zip(&expected).all(|(one, other)| (one - other).abs() < 1e-6),
+            "{event}: {ours:?} {expected:?}"
+        );
+    }
+    let duration = |event: &str| {
+        let json = sigtop(&["report", "--json", "--sample_index", event, "times.data"]);
+        serde_json::from_str::<serde_json::Value>(&json).unwrap()["duration_ns"].as_i64().unwrap()
+    };
+    let last_ns = perfs.values().flatten().copied().max().unwrap();
+    let stretch = duration("cpu-clock") as f64 / (last_ns - first_ns) as f64;
+    assert!((1.0..1.5).contains(&stretch), "the events are of one time: {stretch}");
+}
