@@ -351,3 +351,24 @@ fn samples_of_several_events_keep_their_times() {
     let stretch = duration("cpu-clock") as f64 / (last_ns - first_ns) as f64;
     assert!((1.0..1.5).contains(&stretch), "the events are of one time: {stretch}");
 }
+
+#[test]
+fn symbols_are_explained_and_sizes_of_stacks_are_refused() {
+    if !can_record() {
+        return;
+    }
+    record("symbols.data", &["-e", "cpu-clock", "-F", "1999", "-g"]);
+    let symbols = sigtop(&["symbols", "symbols.data"]);
+    let program = fs::canonicalize(directory().join("program")).unwrap();
+    assert!(symbols.lines().any(|line| line == program.to_str().unwrap()), "{symbols}");
+    assert!(symbols.contains("functions") && symbols.lines().any(|line| line.ends_with("  program")), "{symbols}");
+    let json: serde_json::Value = serde_json::from_str(&sigtop(&["symbols", "--json", "symbols.data"])).unwrap();
+    let own = json["coverage"].as_array().unwrap().iter().find(|file| file["file"] == "program").unwrap();
+    assert!(own["with_line_percent"].as_f64().unwrap() > 50.0, "{json}");
+    let refused = output(env!("CARGO_BIN_EXE_sigtop"), &["report", "--stacks", "symbols.data"]);
+    let said = String::from_utf8_lossy(&refused.stderr);
+    assert!(
+        !refused.status.success() && said.contains("is a recording of perf, which has no sizes of stacks"),
+        "{said}"
+    );
+}
