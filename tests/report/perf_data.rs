@@ -304,6 +304,119 @@ fn stacks_begin_in_the_vdso_and_reach_main() {
     assert!(vdso * 2 > total && cum["main"] * 100 >= total * 95, "{cum:?}");
 }
 
+/// The name of a function without what compilers add to names of its parts, and what tells one
+/// name of libc from its others: perf and sigtop each choose one.
+fn base_name(name: &str) -> String {
+    let name = name.trim_end_matches("()").split('.').next().unwrap_or(name);
+    name.trim_start_matches("__GI_").trim_start_matches('_').to_owned()
+}
+
+/// The weights of the direct callers of a function, by perf, and of all of its samples.
+fn perf_callers(name: &str, function: &str) -> (Weights, u64) {
+    let graph = "folded,0,callee,function,period";
+    let options = ["--stdio", "--children", "--no-inline", "--sort", "symbol", "--percent-limit", "0"];
+    let report = text("perf", &[&["report", "-i", name, "-g", graph][..], &options].concat());
+    let (mut callers, mut all) = (Weights::new(), 0);
+    let chains = report.lines().filter_map(|line| line.split_once(' ')).filter_map(|(weight, chain)| {
+        let weight: u64 = weight.parse().ok()?;
+        Some((weight, chain.split(';').collect::<Vec<_>>()))
+    });
+    for (weight, chain) in chains.filter(|(_, chain)| base_name(chain[0]) == function) {
+        all += weight;
+        if let Some(caller) = chain.get(1) {
+            *callers.entry(base_name(caller)).or_default() += weight;
+        }
+    }
+    (callers, all)
+}
+
+/// The same by sigtop.
+fn sigtop_callers(name: &str, function: &str) -> (Weights, u64) {
+    let peek = format!("--peek=^(__GI_)?_*{function}($|\\.)");
+    let json = sigtop(&["report", "--json", &peek, "--noinlines", "--nodefraction=0", "--edgefraction=0", name]);
+    let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+    let (mut callers, mut all) = (Weights::new(), 0);
+    for found in json["functions"].as_array().unwrap() {
+        all += found["cum"].as_u64().unwrap();
+        for caller in found["callers"].as_array().unwrap() {
+            *callers.entry(base_name(caller["name"].as_str().unwrap())).or_default() +=
+                caller["value"].as_u64().unwrap();
+        }
+    }
+    (callers, all)
+}
+
+#[test]
+fn callers_have_the_shares_of_perf() {
+    if !can_record() {
+        return;
+    }
+    for (name, graph) in [("callers-fp.data", "fp"), ("callers-dwarf.data", "dwarf,16384")] {
+        record(name, &["-e", "cpu-clock", "-F", "2999", "--call-graph", graph]);
+        let ([flat, _], _) = sigtop_weights(name, "cpu-clock", &[]);
+        let mut hottest: Vec<(&String, &u64)> = flat.iter().collect();
+        hottest.sort_by_key(|(_, own)| std::cmp::Reverse(**own));
+        // Of a function that calls itself, perf tells the callers of the innermost call and pprof's
+        // graph those of the outermost one.
+        let callers = hottest.iter().map(|(function, _)| {
+            let function = base_name(function);
+            (perf_callers(name, &function), function)
+        });
+        let mut callers = callers.filter(|((perfs, _), function)| !perfs.contains_key(function));
+        for ((perfs, perf_all), function) in callers.by_ref().take(3) {
+            let (ours, all) = sigtop_callers(name, &function);
+            assert!(all > 0 && perf_all > 0, "{name}: {function}");
+            // perf has no name for code without symbols.
+            let named = perfs.iter().filter(|(caller, _)| !caller.starts_with("0x") && !caller.starts_with('['));
+            for (caller, weight) in named {
+                let share = |weight: u64, all: u64| weight as f64 / all as f64 * 100.0;
+                let own = share(ours.get(caller).copied().unwrap_or(0), all);
+                let of_perf = share(*weight, perf_all);
+                assert!((own - of_perf).abs() < 0.1, "{name}: {caller} calls {function}: {own} and {of_perf}");
+            }
+        }
+        let (callers, _) = sigtop_callers(name, "leaf");
+        assert!(callers.contains_key("walk") || callers.contains_key("middle"), "{callers:?}");
+    }
+}
+
+#[test]
+fn events_of_the_scheduler_have_the_numbers_of_perf() {
+    if !can_record() {
+        return;
+    }
+    record("software.data", &["-e", "context-switches,page-faults,cpu-migrations", "-c", "1", "-g"]);
+    let totals = perf_totals("software.data");
+    for event in ["context-switches", "page-faults", "cpu-migrations"] {
+        let of_perf = totals.iter().find(|line| line.0.split(':').next() == Some(event)).map_or(0, |line| line.2);
+        // On one processor no thread migrates.
+        if of_perf == 0 && event == "cpu-migrations" {
+            continue;
+        }
+        let ([flat, cum], total) = sigtop_weights("software.data", event, &[]);
+        let [perf_flat, perf_cum] = perf_weights("software.data", event, None);
+        assert!(total == of_perf && total > 0, "{event}: {total} and {of_perf}");
+        for function in ["main", "walk", "schedule"] {
+            let of = |weights: &Weights| weights.get(function).copied().unwrap_or(0);
+            assert_eq!((of(&flat), of(&cum)), (of(&perf_flat), of(&perf_cum)), "{event}: {function}");
+        }
+    }
+    let event = "sched:sched_switch";
+    let tried = output("perf", &["record", "-q", "-e", event, "-g", "-o", "switches.data", "./program"]);
+    if !tried.status.success() {
+        return skip("perf may not record tracepoints here");
+    }
+    let ([flat, cum], total) = sigtop_weights("switches.data", event, &[]);
+    let [perf_flat, perf_cum] = perf_weights("switches.data", event, None);
+    let totals = perf_totals("switches.data");
+    assert_eq!(totals, [(event.to_owned(), totals[0].1, total)]);
+    for function in ["__schedule", "schedule", "main", "leaf"] {
+        let of = |weights: &Weights| weights.get(function).copied().unwrap_or(0);
+        assert_eq!((of(&flat), of(&cum)), (of(&perf_flat), of(&perf_cum)), "{function}");
+    }
+    assert!(flat["__schedule"] == total && total > 0, "{flat:?}");
+}
+
 /// The times of the samples of each event, ns, by perf.
 fn perf_times(name: &str) -> BTreeMap<String, Vec<i64>> {
     let mut times = BTreeMap::<String, Vec<i64>>::new();
