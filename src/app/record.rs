@@ -81,7 +81,7 @@ pub(super) fn record(record: &RecordArgs, mut interrupt: Option<Receiver<i32>>) 
         WatchTarget::Attached(_) => None,
     };
     let give_up = |failure| give_up(failure, launched, on_quit);
-    let push = push.map(|push| push.start(&pending.settings.command)).transpose().map_err(give_up)?;
+    let push = push.map(|push| push.start(&pending.target, &args.command)).transpose().map_err(give_up)?;
     let session = start_session(pending, recording).map_err(give_up)?;
     let options = RecordOptions {
         launched: launched.map(|pid| (pid, on_quit)),

@@ -1,5 +1,6 @@
 //! `sigtop record --push`: what is new is converted again and again and pushed in the background.
 
+use std::ffi::OsString;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -8,8 +9,9 @@ use super::failure::{Failure, print_message};
 use super::push::{open_store, summarize};
 use crate::push::Store;
 use crate::push::sender::Sender;
-use crate::session::{Answer, Command, FinishedSession, Notice, Session};
+use crate::session::{Answer, Command, FinishedSession, Notice, Session, WatchTarget};
 use crate::tally::measure;
+use crate::wire::MAX_COMM;
 
 /// Maximum time for which a push waits for names.
 const MAX_NAME_WAIT: Duration = Duration::from_secs(5);
@@ -34,11 +36,15 @@ impl PendingPush {
         Ok(Some(PendingPush { store, url: url.clone(), every: record.push.push_every, quiet: record.quiet }))
     }
 
-    /// Starts to push. `command` is the command line of the program.
-    pub(super) fn start(mut self, command: &str) -> Result<RecordPush, Failure> {
-        let path = command.split_whitespace().next().unwrap_or("unknown");
-        let program = Path::new(path).file_name().map_or_else(|| path.into(), |name| name.to_string_lossy());
-        self.store.name_program(&program);
+    /// Starts to push. `command` are the words of the command that is started.
+    pub(super) fn start(mut self, target: &WatchTarget, command: &[OsString]) -> Result<RecordPush, Failure> {
+        let program = match target {
+            WatchTarget::Launched(_) => program_name(command, None),
+            WatchTarget::Attached(all) => {
+                all.first().and_then(|first| program_name(&first.command_line, Some(&first.comm)))
+            }
+        };
+        self.store.name_program(&program.unwrap_or_else(|| "unknown".to_owned()));
         let sender = Sender::start(self.store).map_err(|error| Failure::internal("cannot start a thread", error))?;
         Ok(RecordPush {
             sender,
@@ -51,6 +57,18 @@ impl PendingPush {
             asked: 0,
         })
     }
+}
+
+/// The length at which the kernel cuts the name of a process.
+const COMM_LENGTH: usize = MAX_COMM - 1;
+
+/// The name of a program, from its arguments and, of a running process, its name in the kernel.
+/// Servers write over their arguments, and then the kernel's name is the program's.
+fn program_name(arguments: &[OsString], comm: Option<&str>) -> Option<String> {
+    let name = arguments.first().and_then(|first| Path::new(first).file_name());
+    let name = name.map(|name| name.to_string_lossy().into_owned());
+    let is_own = |name: &String| comm.is_none_or(|comm| name.as_bytes().iter().take(COMM_LENGTH).eq(comm.as_bytes()));
+    name.filter(is_own).or_else(|| comm.map(str::to_owned))
 }
 
 /// The pushes of a running recording.
@@ -134,5 +152,28 @@ impl RecordPush {
             print_message(&summarize(&counts, &self.url));
         }
         counts.lost() == 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_has_the_name_of_its_file_unless_it_wrote_over_its_arguments() {
+        for (first, comm, expected) in [
+            ("/opt/my app/server", None, "server"),
+            (
+                "/usr/bin/a-name-that-is-longer-than-fifteen",
+                Some("a-name-that-is-"),
+                "a-name-that-is-longer-than-fifteen",
+            ),
+            ("postgres: app shop [local] idle", Some("postgres"), "postgres"),
+            ("-bash", Some("bash"), "bash"),
+        ] {
+            let found = program_name(&[first.into(), "argument".into()], comm);
+            assert_eq!(found.as_deref(), Some(expected), "{first}");
+        }
+        assert_eq!((program_name(&[], None), program_name(&[], Some("kernel")).as_deref()), (None, Some("kernel")));
     }
 }

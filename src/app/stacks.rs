@@ -10,7 +10,7 @@ use super::args::report::{Report, Symbolize};
 use super::downloads::Downloads;
 use super::failure::Failure;
 use super::progress::file_size;
-use super::replay::{self, ReplayOptions};
+use super::replay::{self, FileKind, ReplayOptions};
 use crate::link::atomic_file::{AtomicFile, AtomicFileError};
 use crate::session::FinishedSession;
 use crate::tally::measure;
@@ -29,9 +29,14 @@ pub(super) fn run(args: &Report, downloads: Downloads) -> Result<u8, Failure> {
             "-" => Box::new(io::stdin()),
             path => Box::new(File::open(path).map_err(|error| failure(format!("{name} cannot be read: {error}")))?),
         };
-        let from = Box::new(how.progress.count(from, name, file_size(name)));
+        let from = how.progress.count(from, name, file_size(name));
         let about = |message: String| failure(format!("{name} {message}"));
-        let mut session = replay::finish(from, name, &how).map_err(about)?;
+        let (kind, from) = FileKind::read(from).map_err(|error| about(format!("cannot be read: {error}")))?;
+        if kind == FileKind::PerfData {
+            let remedy = "record the program with sigtop record -- COMMAND";
+            return Err(about(format!("is a recording of perf, which has no sizes of stacks: {remedy}")));
+        }
+        let mut session = replay::finish(Box::new(from), name, &how).map_err(about)?;
         sections.extend(stacks(&mut session));
     }
     downloads.finish();

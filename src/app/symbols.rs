@@ -4,15 +4,15 @@
 use std::ffi::OsStr;
 use std::fmt::Write as _;
 use std::fs::File;
-use std::io::{self, Read, Write};
+use std::io::{self, Write};
+use std::path::Path;
 
 use serde_json::{Value, json};
 
 use super::args::{ConfigArgs, SymbolArgs};
 use super::downloads::Downloads;
 use super::failure::Failure;
-use super::replay::{self, ReplayOptions};
-use crate::link::recording::MAGIC;
+use super::replay::{self, FileKind, ReplayOptions};
 use crate::profile::module::ModuleFile;
 use crate::session::unread_reason;
 use crate::symbols::coverage::{NameCoverage, coverage};
@@ -152,10 +152,11 @@ fn explain_process(pid: u32, explainer: &Explainer) -> Result<Vec<Explanation>, 
     Ok(files.iter().map(|file| explainer.explain(file, pid)).collect())
 }
 
+/// Whether a file is a recording, of sigtop or of perf.
 fn is_recording(path: &OsStr) -> bool {
-    let mut first = [0];
-    let file = std::path::Path::new(path).is_file().then(|| File::open(path));
-    file.is_some_and(|file| file.and_then(|mut file| file.read_exact(&mut first)).is_ok()) && first[0] == MAGIC[0]
+    let file = Path::new(path).is_file().then(|| File::open(path));
+    let kind = file.and_then(Result::ok).and_then(|file| FileKind::read(file).ok()).map(|(kind, _)| kind);
+    kind.is_some_and(|kind| kind != FileKind::Profile)
 }
 
 /// Explains the files that have samples in a recording, as they are on this machine, and how much
@@ -164,7 +165,8 @@ fn explain_recording(path: &OsStr, explainer: &Explainer) -> Result<ExplainedTar
     let name = path.to_string_lossy();
     let file = File::open(path).map_err(|error| Failure::new(126, format!("{name} cannot be read: {error}")))?;
     let how = ReplayOptions { servers: explainer.servers.clone(), ..ReplayOptions::default() };
-    let finished = replay::finish(Box::new(file), &name, &how);
+    let opened = replay::open(Box::new(file), &name, 0);
+    let finished = opened.and_then(|opened| replay::play_to_end(opened.source, &name, &how));
     let finished = finished.map_err(|error| Failure::new(126, format!("{name} {error}")))?;
     let (profile, names) = (&finished.model.profile, &finished.model.names);
     let files = names.states().map(|(module, _)| explainer.explain(profile.modules.file(module), 0));

@@ -127,6 +127,15 @@ impl EventAttribute {
         self.kind == SOFTWARE && self.config < 2
     }
 
+    /// The number of samples that the event has in a time; `None` if that depends on what it counts.
+    pub(super) fn samples_in(&self, ns: u64) -> Option<u64> {
+        match (self.is_frequency, self.is_clock()) {
+            (true, _) => Some((u128::from(ns) * u128::from(self.period) / 1_000_000_000) as u64),
+            (false, true) => Some(ns / self.period.max(1)),
+            (false, false) => None,
+        }
+    }
+
     /// Whether samples have a field.
     pub(super) fn has(&self, field: u64) -> bool {
         self.sample_type & field != 0
@@ -176,6 +185,20 @@ mod tests {
         assert_eq!((of(SOFTWARE, 1).name().as_str(), of(SOFTWARE, 1).is_clock()), ("task-clock", true));
         assert_eq!(of(4, 0x1c2).name(), "event-4-0x1c2");
         assert!(!of(SOFTWARE, 2).is_clock() && !of(HARDWARE, 0).is_clock());
+    }
+
+    #[test]
+    fn frequencies_and_clocks_have_a_number_of_samples_in_a_time() {
+        let of = |kind, is_frequency, period| EventAttribute { kind, is_frequency, period, ..Default::default() };
+        assert_eq!(of(HARDWARE, true, 4000).samples_in(10_000_000), Some(40));
+        assert_eq!(
+            (of(SOFTWARE, false, 250_000).samples_in(1_000_000), of(HARDWARE, false, 9).samples_in(9)),
+            (Some(4), None)
+        );
+        assert_eq!(
+            (of(SOFTWARE, false, 0).samples_in(9), of(HARDWARE, true, u64::MAX).samples_in(0)),
+            (Some(9), Some(0))
+        );
     }
 
     #[test]

@@ -206,17 +206,20 @@ impl EventRecording {
         }
     }
 
-    /// Returns the bytes of the recording. `lost` samples are of no known process: the first has
+    /// Returns the bytes of the recording. Lost samples are of no known process: the first has
     /// them.
-    pub(super) fn finish(mut self, lost: u64) -> Vec<u8> {
-        if lost > 0
+    pub(super) fn finish(mut self, lost: &[(LossCause, u64)]) -> Vec<u8> {
+        let sum = lost.iter().fold(0, |sum: u64, (_, samples)| sum.saturating_add(*samples));
+        if sum > 0
             && let Some((pid, source)) = self.opened.front().copied()
         {
             let mean = self.weight / self.samples.max(1);
             let mut counters = AgentCounters { monotonic_ns: self.at_ns, sent: self.samples, ..Default::default() };
-            counters.ticks = self.samples.saturating_add(lost);
-            counters.lost_ticks[LossCause::RingFull as usize] = lost;
-            counters.add_lost_weight(LossCause::RingFull, Clock::Prof, lost.saturating_mul(mean));
+            counters.ticks = self.samples.saturating_add(sum);
+            for &(cause, samples) in lost {
+                counters.lost_ticks[cause as usize] = samples;
+                counters.add_lost_weight(cause, Clock::Prof, samples.saturating_mul(mean));
+            }
             self.write_message(source, pid, Message::Counters(counters));
         }
         self.encoder.write_time(self.at_ns);

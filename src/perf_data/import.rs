@@ -13,15 +13,20 @@ use super::code_files::CodeFiles;
 use super::event_recording::{EventRecording, ProcessFacts};
 use super::header::FileFacts;
 use super::kernel::RecordedKernel;
-use super::record::{CpuMode, MappingRecord, Record, SampleRecord, ThreadNumbers};
+use super::record::{CpuMode, MappingRecord, Record, SampleRecord, ThreadNumbers, ThrottleRecord};
 use super::records::{PerfRecordReader, RawRecord};
 use super::stack::StackBuilder;
 use crate::link::recording::RecordingInfo;
-use crate::wire::{Clock, Engine, FrameAddress, MAX_COMM, is_kernel_address};
+use crate::wire::{Clock, Engine, FrameAddress, LossCause, MAX_COMM, is_kernel_address};
 
 /// Maximum number of processes and of names of threads that are remembered.
 const MAX_PROCESSES: usize = 1 << 20;
 const MAX_THREADS: usize = 1 << 20;
+/// Maximum number of counters that take no samples at one time.
+const MAX_THROTTLED: usize = 1 << 16;
+/// Maximum time for which the kernel takes no samples of a counter: it goes on at the next tick of
+/// its own, of which there are at least 100 in a second. A thread that does not run has none.
+const MAX_THROTTLED_NS: u64 = 10_000_000;
 /// The pid of mappings of the kernel.
 const KERNEL_PID: u32 = u32::MAX;
 /// Paths of mappings that are no files begin so.
@@ -60,7 +65,19 @@ struct RecordedProcess {
 struct SkippedRecords {
     malformed: u64,
     of_unknown_events: u64,
+    /// Times without samples of events of which the number of lost samples is not known.
     throttled: u64,
+}
+
+/// The losses of an event.
+#[derive(Clone, Copy, Default)]
+struct EventLosses {
+    /// Records for which there was no room.
+    records: u64,
+    /// Samples that were not written.
+    samples: u64,
+    /// The time without samples, ns.
+    throttled_ns: u64,
 }
 
 struct PerfImporter {
@@ -70,8 +87,10 @@ struct PerfImporter {
     names: HashMap<u32, Vec<u8>>,
     stack: StackBuilder,
     recordings: Vec<Option<EventRecording>>,
-    /// Records without room, and samples that were not written, by event.
-    lost: Vec<(u64, u64)>,
+    /// The losses of each event.
+    lost: Vec<EventLosses>,
+    /// The counters that take no samples, with the begin of that time, ns.
+    throttled: HashMap<u64, u64>,
     skipped: SkippedRecords,
     /// The last value of each counter of a group, by its id.
     counters: HashMap<u64, u64>,
@@ -94,6 +113,7 @@ pub fn import(from: Box<dyn Read + Send + '_>, file: Option<File>) -> Result<Imp
         stack: StackBuilder::default(),
         recordings: Vec::new(),
         lost: Vec::new(),
+        throttled: HashMap::new(),
         skipped: SkippedRecords::default(),
         counters: HashMap::new(),
         started_ns: 0,
@@ -121,18 +141,39 @@ impl PerfImporter {
             Record::Named { thread, name, is_exec } => self.name(thread, name, is_exec),
             Record::Started { thread, maker } => self.start(thread, maker),
             Record::Ended(thread) => self.end(thread, raw.time_ns),
-            Record::Lost(records) => self.lose(raw.event, |lost| lost.0 = lost.0.saturating_add(records)),
-            Record::LostSamples(samples) => self.lose(raw.event, |lost| lost.1 = lost.1.saturating_add(samples)),
-            Record::Throttled => self.skipped.throttled += 1,
+            Record::Lost(records) => {
+                self.lose(raw.event, |lost| lost.records = lost.records.saturating_add(records));
+            }
+            Record::LostSamples(samples) => {
+                self.lose(raw.event, |lost| lost.samples = lost.samples.saturating_add(samples));
+            }
+            Record::Throttled(record) => self.throttle(record),
+            Record::Unthrottled(record) => self.unthrottle(record, raw.event, facts),
             Record::Malformed => self.skipped.malformed += 1,
             Record::Other => {}
         }
     }
 
-    fn lose(&mut self, event: Option<usize>, add: impl FnOnce(&mut (u64, u64))) {
+    fn throttle(&mut self, record: ThrottleRecord) {
+        if self.throttled.len() < MAX_THROTTLED || self.throttled.contains_key(&record.counter) {
+            self.throttled.insert(record.counter, record.at_ns);
+        }
+    }
+
+    fn unthrottle(&mut self, record: ThrottleRecord, event: Option<usize>, facts: &FileFacts) {
+        let Some(since_ns) = self.throttled.remove(&record.counter) else { return };
+        let ns = record.at_ns.saturating_sub(since_ns).min(MAX_THROTTLED_NS);
+        let event = facts.event_of(record.id).or(event);
+        match facts.attributes.get(event.unwrap_or(0)).and_then(|attribute| attribute.samples_in(ns)) {
+            Some(_) => self.lose(event, |lost| lost.throttled_ns = lost.throttled_ns.saturating_add(ns)),
+            None => self.skipped.throttled += 1,
+        }
+    }
+
+    fn lose(&mut self, event: Option<usize>, add: impl FnOnce(&mut EventLosses)) {
         let event = event.unwrap_or(0);
         if self.lost.len() <= event {
-            self.lost.resize(event + 1, (0, 0));
+            self.lost.resize(event + 1, EventLosses::default());
         }
         add(&mut self.lost[event]);
     }
@@ -287,11 +328,15 @@ impl PerfImporter {
 
     fn finish(self, facts: &FileFacts, fault: Option<String>) -> Result<ImportedFile, String> {
         let PerfImporter { recordings, lost, skipped, .. } = self;
-        let lost_of = |event: usize| lost.get(event).map_or(0, |&(records, samples)| records.max(samples));
+        let lost_of = |event: usize, attribute: &EventAttribute| {
+            let lost = lost.get(event).copied().unwrap_or_default();
+            let throttled = attribute.samples_in(lost.throttled_ns).unwrap_or(0);
+            [(LossCause::RingFull, lost.records.max(lost.samples)), (LossCause::Unaccounted, throttled)]
+        };
         let mut events = Vec::new();
         for (event, recording) in recordings.into_iter().enumerate() {
             if let (Some(recording), Some(attribute)) = (recording, facts.attributes.get(event)) {
-                let bytes = recording.finish(lost_of(event));
+                let bytes = recording.finish(&lost_of(event, attribute));
                 events.push(ImportedEvent { name: attribute.name(), is_clock: attribute.is_clock(), bytes });
             }
         }
@@ -299,7 +344,7 @@ impl PerfImporter {
         let counted = [
             (skipped.malformed, "malformed records that were skipped"),
             (skipped.of_unknown_events, "samples of events that it does not describe"),
-            (skipped.throttled, "times at which the kernel took fewer samples, as they cost too much"),
+            (skipped.throttled, "times without samples, as they cost too much: the number of lost ones is not known"),
         ];
         let counted = counted.into_iter().filter(|(count, _)| *count > 0);
         let mut remarks: Vec<String> = fault.into_iter().collect();

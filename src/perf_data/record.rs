@@ -12,6 +12,7 @@ pub(super) mod kind {
     pub(in super::super) const COMM: u32 = 3;
     pub(in super::super) const EXIT: u32 = 4;
     pub(in super::super) const THROTTLE: u32 = 5;
+    pub(in super::super) const UNTHROTTLE: u32 = 6;
     pub(in super::super) const FORK: u32 = 7;
     pub(in super::super) const SAMPLE: u32 = 9;
     pub(in super::super) const MMAP2: u32 = 10;
@@ -84,10 +85,28 @@ pub(super) enum Record<'a> {
     Lost(u64),
     /// The kernel did not write this number of samples of one event.
     LostSamples(u64),
-    /// The kernel takes fewer samples for a while, because they cost too much.
-    Throttled,
+    /// The kernel takes no samples of a counter for a while, because they cost too much.
+    Throttled(ThrottleRecord),
+    /// The kernel takes samples of a counter again.
+    Unthrottled(ThrottleRecord),
     Malformed,
     Other,
+}
+
+/// The begin or the end of a time without samples.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct ThrottleRecord {
+    pub(super) at_ns: u64,
+    /// The id of the event.
+    pub(super) id: u64,
+    /// The id of its counter for one CPU or thread.
+    pub(super) counter: u64,
+}
+
+impl ThrottleRecord {
+    fn decode(mut fields: ByteFields<'_>) -> Option<ThrottleRecord> {
+        Some(ThrottleRecord { at_ns: fields.u64()?, id: fields.u64()?, counter: fields.u64()? })
+    }
 }
 
 /// A mapping of a file.
@@ -165,7 +184,8 @@ impl<'a> Record<'a> {
                 Record::Lost(fields.u64()?)
             }
             kind::LOST_SAMPLES => Record::LostSamples(fields.u64()?),
-            kind::THROTTLE => Record::Throttled,
+            kind::THROTTLE => Record::Throttled(ThrottleRecord::decode(fields)?),
+            kind::UNTHROTTLE => Record::Unthrottled(ThrottleRecord::decode(fields)?),
             _ => Record::Other,
         })
     }

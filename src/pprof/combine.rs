@@ -15,8 +15,8 @@ impl SavedProfile {
         self.period_type = named;
     }
 
-    /// Combines profiles that have a count of samples and a value each. The first has the default
-    /// type.
+    /// Combines profiles of one time that have a count of samples and a value each. The first has
+    /// the default type. Samples keep their times, if all profiles have them.
     ///
     /// # Errors
     /// If there is none.
@@ -31,6 +31,8 @@ impl SavedProfile {
         let types: Vec<ValueType> = all.iter().flat_map(|of| of.sample_types.clone()).collect();
         let first = all.first().map(|of| (of.period_type.clone(), of.period, of.default_sample_type.clone()));
         let (period_type, period, default_sample_type) = first.ok_or("no profiles to combine")?;
+        // All of them are of one time.
+        let duration_ns = all.iter().map(|of| of.duration_ns).max().unwrap_or(0);
         let mut before = 0;
         for of in &mut all {
             let width = of.samples.width();
@@ -40,12 +42,52 @@ impl SavedProfile {
                 widened[before..before + width].copy_from_slice(values);
                 samples.push_packed(packed, &widened, labels);
             });
+            samples.set_times_ns(of.samples.times_ns().to_vec());
             before += width;
             of.samples = samples;
             of.sample_types = types.clone();
             of.default_sample_type = default_sample_type.clone();
             (of.period_type, of.period) = (period_type.clone(), period);
         }
-        SavedProfile::merge(all)
+        Ok(SavedProfile { duration_ns, ..SavedProfile::merge_parts(&all)? })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::pprof::profile::Location;
+
+    /// A profile of one event, whose samples are of one location and have these times.
+    fn event(kind: &str, duration_ns: i64, times_ns: &[u64]) -> SavedProfile {
+        let mut samples = Samples::with_width(2);
+        times_ns.iter().for_each(|&time_ns| samples.push_timed(&[0], &[1, 10], 0, time_ns));
+        let mut profile = SavedProfile {
+            sample_types: vec![ValueType::new("samples", "count"), ValueType::new("cpu", "nanoseconds")],
+            samples,
+            labels: vec![[].into()],
+            locations: vec![Location { id: 1, address: 16, ..Location::default() }],
+            duration_ns,
+            ..SavedProfile::default()
+        };
+        profile.name_values(kind, false);
+        profile
+    }
+
+    #[test]
+    fn events_of_one_recording_keep_their_times_and_are_as_long_as_the_longest() {
+        let all = vec![event("cycles", 50, &[1, 3, 5]), event("faults", 70, &[2, 3])];
+        let combined = SavedProfile::combine(all.clone()).expect("a profile");
+        assert_eq!(combined.duration_ns, 70);
+        assert_eq!(combined.samples.times_ns(), [1, 2, 3, 3, 5]);
+        assert_eq!(combined.samples.values(1).collect::<Vec<_>>(), [10, 0, 10, 0, 10]);
+        assert_eq!(combined.samples.values(3).collect::<Vec<_>>(), [0, 10, 0, 10, 0]);
+        let mut untimed = all;
+        untimed[1].samples.set_times_ns(Vec::new());
+        let combined = SavedProfile::combine(untimed).expect("a profile");
+        assert!(combined.samples.times_ns().is_empty());
+        let mut values = Vec::new();
+        combined.samples.for_each(|sample| values.push(sample.values.to_vec()));
+        assert_eq!(values, [[3, 30, 2, 20]], "equal samples are one");
     }
 }

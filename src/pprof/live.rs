@@ -45,10 +45,16 @@ pub struct ConvertedTotals {
     lost_ticks: [u64; LossCause::ALL.len()],
     lost_ns: [u64; LossCause::ALL.len()],
     duration_ns: i64,
+    /// The end of what was converted, ns since 1970.
+    until_ns: i64,
 }
 
 impl ConvertedTotals {
     /// Removes what was converted from the facts and the sums of the whole time, and keeps those.
+    ///
+    /// Increments follow one another in time and never overlap, whatever happens to the clock of
+    /// the system: if it is set forward, or the machine was suspended, there is a gap; if it is set
+    /// back, times go on from the end of the last increment until the clock has reached them.
     fn subtract(&mut self, info: &mut LiveProfileInfo, sums: &mut HashMap<ThreadStack, ClockWeights>) {
         let totals = sums.clone();
         for (key, weights) in sums.iter_mut() {
@@ -67,10 +73,11 @@ impl ConvertedTotals {
         };
         info.lost_ticks.iter_mut().zip(&mut self.lost_ticks).for_each(|(all, before)| take(all, before));
         info.lost_ns.iter_mut().zip(&mut self.lost_ns).for_each(|(all, before)| take(all, before));
-        info.time_ns = info.time_ns.saturating_add(self.duration_ns);
-        let until_ns = info.duration_ns;
-        info.duration_ns = until_ns.saturating_sub(self.duration_ns).max(0);
-        self.duration_ns = until_ns;
+        info.time_ns = info.time_ns.saturating_add(self.duration_ns).max(self.until_ns);
+        let total_ns = info.duration_ns;
+        info.duration_ns = total_ns.saturating_sub(self.duration_ns).max(0);
+        self.duration_ns = total_ns;
+        self.until_ns = info.time_ns.saturating_add(info.duration_ns);
     }
 }
 
@@ -338,5 +345,56 @@ impl LiveExporter {
             });
         }
         label_sets
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: i64 = 1_000_000_000;
+    const START: i64 = 1_795_935_149 * SECOND;
+
+    /// The time and the duration of increments of ten seconds each, in seconds since the start.
+    /// `steps` are the seconds by which the clock of the system was set before each of them.
+    fn increments(steps: &[i64]) -> Vec<(i64, i64)> {
+        let (mut converted, mut set_by) = (ConvertedTotals::default(), 0);
+        let mut increment = |(index, step): (usize, &i64)| {
+            let passed = 10 * (index as i64 + 1) * SECOND;
+            set_by += step * SECOND;
+            let now = START + passed + set_by;
+            let mut info = LiveProfileInfo {
+                clock: Clock::Prof,
+                span: Span::Total,
+                time_ns: now - passed,
+                duration_ns: passed,
+                period_ns: 1,
+                lost_ticks: [0; LossCause::ALL.len()],
+                lost_ns: [0; LossCause::ALL.len()],
+            };
+            converted.subtract(&mut info, &mut HashMap::new());
+            ((info.time_ns - START) / SECOND, info.duration_ns / SECOND)
+        };
+        steps.iter().enumerate().map(&mut increment).collect()
+    }
+
+    #[test]
+    fn increments_follow_one_another() {
+        assert_eq!(increments(&[0, 0, 0]), [(0, 10), (10, 10), (20, 10)]);
+        let forward = increments(&[0, 3600, 0]);
+        assert_eq!(forward, [(0, 10), (3610, 10), (3620, 10)]);
+    }
+
+    #[test]
+    fn a_clock_that_is_set_back_moves_no_increment_back() {
+        let back = increments(&[0, -3600, 0]);
+        assert_eq!(back, [(0, 10), (10, 10), (20, 10)]);
+        // The clock has reached the times again.
+        assert_eq!(increments(&[0, -15, 0, 20])[3], (35, 10));
+        let all = increments(&[0, -3600, 7200, -7200, 1, -1, 3600, 86_400, -1]);
+        for pair in all.windows(2) {
+            assert!(pair[1].0 >= pair[0].0 + pair[0].1, "{all:?}");
+        }
+        assert_eq!(all.iter().map(|(_, duration)| duration).sum::<i64>(), 90);
     }
 }

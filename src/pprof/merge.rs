@@ -41,7 +41,18 @@ impl SavedProfile {
         if all.len() == 1 {
             return all.pop().ok_or_else(|| "no profiles to merge".to_owned());
         }
-        merge_compatible(&all)
+        merge_compatible(&all, MergedTimes::Dropped)
+    }
+
+    /// Merges profiles of one recording with equal sample types and units. If all of them have the
+    /// times of their samples, each sample keeps its own; otherwise equal samples are added up.
+    ///
+    /// # Errors
+    /// If there is none.
+    pub(super) fn merge_parts(all: &[SavedProfile]) -> Result<SavedProfile, String> {
+        let is_timed = |of: &SavedProfile| of.samples.times_ns().len() == of.samples.len();
+        let times = if all.iter().all(is_timed) { MergedTimes::Kept } else { MergedTimes::Dropped };
+        merge_compatible(all, times)
     }
 
     /// Keeps the sample types with these indices, in this order.
@@ -61,7 +72,7 @@ impl SavedProfile {
     /// # Errors
     /// None of a profile that passes [`check`](Self::check).
     pub fn compact(self) -> Result<SavedProfile, String> {
-        merge_compatible(&[self])
+        merge_compatible(&[self], MergedTimes::Dropped)
     }
 
     /// Subtracts `base`.
@@ -221,6 +232,14 @@ type MappingKey = (u64, u64, Text);
 /// The identity of a location: address within the mapping, mapping, lines, column, folded.
 type LocationKey = (u64, Option<u32>, Vec<(u32, i64)>, i64, bool);
 
+/// Whether samples keep their times, by which each is another one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum MergedTimes {
+    Kept,
+    #[default]
+    Dropped,
+}
+
 /// The profile being built, with the index of everything in it by identity.
 #[derive(Default)]
 struct Merger {
@@ -232,6 +251,9 @@ struct Merger {
     samples: HashMap<Box<[u32]>, u32>,
     values: Vec<i64>,
     stacks: Vec<(Box<[u32]>, u32)>,
+    times: MergedTimes,
+    /// The time of each stack, if times are kept.
+    times_ns: Vec<u64>,
 }
 
 /// The indices that the parts of one source profile have in the merged profile, as far as they have
@@ -333,12 +355,19 @@ impl Merger {
             let mut key: Vec<u32> = sample.stack.iter().map(merge_location).collect();
             key.push(self.merge_labels(from, &mut merged, sample.labels));
             let next = self.stacks.len() as u32;
-            let id = *self.samples.entry(key.into()).or_insert_with_key(|key| {
+            let mut push = |key: &[u32]| {
                 let (labels, stack) = key.split_last().map_or((0, &[][..]), |(&labels, stack)| (labels, stack));
                 self.stacks.push((stack.into(), labels));
                 self.values.extend(std::iter::repeat_n(0, width));
                 next
-            });
+            };
+            let id = match self.times {
+                MergedTimes::Kept => {
+                    self.times_ns.extend(from.samples.times_ns().get(sample.index));
+                    push(&key)
+                }
+                MergedTimes::Dropped => *self.samples.entry(key.into()).or_insert_with_key(|key| push(key)),
+            };
             let sums = &mut self.values[id as usize * width..(id as usize + 1) * width];
             for (sum, &value) in sums.iter_mut().zip(sample.values) {
                 *sum = sum.wrapping_add(value);
@@ -349,17 +378,21 @@ impl Merger {
     fn finish(mut self) -> SavedProfile {
         let width = self.into.sample_types.len();
         let mut samples = Samples::with_width(width);
-        for (index, (stack, labels)) in self.stacks.iter().enumerate() {
+        let mut order: Vec<usize> = (0..self.stacks.len()).collect();
+        order.sort_by_key(|&index| self.times_ns.get(index));
+        for &index in &order {
+            let (stack, labels) = &self.stacks[index];
             samples.push(stack, &self.values[index * width..(index + 1) * width], *labels);
         }
+        samples.set_times_ns(order.iter().filter_map(|&index| self.times_ns.get(index).copied()).collect());
         self.into.samples = samples;
         self.into
     }
 }
 
 /// Merges profiles with equal sample types and units.
-fn merge_compatible(all: &[SavedProfile]) -> Result<SavedProfile, String> {
-    let first = &all[0];
+fn merge_compatible(all: &[SavedProfile], times: MergedTimes) -> Result<SavedProfile, String> {
+    let first = all.first().ok_or("no profiles to merge")?;
     if let Some(difference) = all.iter().find_map(|other| type_difference(first, other)) {
         return Err(difference);
     }
@@ -392,12 +425,12 @@ fn merge_compatible(all: &[SavedProfile]) -> Result<SavedProfile, String> {
             }
         }
     }
-    let mut merger = Merger { into, ..Merger::default() };
+    let mut merger = Merger { into, times, ..Merger::default() };
     merger.labels.insert([].into(), 0);
     all.iter().for_each(|of| merger.add(of));
     let result = merger.finish();
     let mut any_zero = false;
     result.samples.for_each_packed(|_, values, _| any_zero |= values.iter().all(|&value| value == 0));
     // Another pass removes samples whose values cancel out, and locations that only they had.
-    if any_zero { merge_compatible(&[result]) } else { Ok(result) }
+    if any_zero { merge_compatible(&[result], times) } else { Ok(result) }
 }

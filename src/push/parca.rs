@@ -12,7 +12,7 @@ use super::store::{label_name, metric};
 pub(super) fn request(url: &str, service: &str, labels: &[(String, String)], part: &PushPart) -> StoreRequest {
     let value = part.profile().default_sample_type;
     let label = |name: &str, value: &str| json!({"name": name, "value": value});
-    let own = [label("__name__", metric(&value)), label("service_name", service)];
+    let own = [label("__name__", &metric(&value)), label("service_name", service)];
     let others = labels.iter().map(|(name, value)| label(&label_name(name), value));
     let labels: Vec<Value> = own.into_iter().chain(others).collect();
     let series = json!({"labels": {"labels": labels}, "samples": [{"rawProfile": BASE64.encode(&part.pprof)}]});

@@ -7,6 +7,9 @@ use crate::pprof::format::proto;
 use crate::pprof::profile::{Function, Label, LabelValue, Line, SavedProfile, ValueType};
 use crate::pprof::units::are_compatible;
 
+/// The character before a modifier of perf's events, such as `cycles:u`. Stores divide the type of
+/// a profile at it.
+const EVENT_MODIFIER: char = ':';
 /// The name of a frame of which nothing is known.
 const UNKNOWN: &str = "[unknown]";
 
@@ -66,6 +69,9 @@ pub fn divide(mut profile: SavedProfile) -> Result<Vec<PushPart>, String> {
     if (0..profile.sample_types.len()).any(|index| profile.samples.values(index).any(|value| value < 0)) {
         return Err("it has negative values, which no store takes: push a profile that is not a difference".to_owned());
     }
+    for of in profile.sample_types.iter_mut().chain([&mut profile.period_type]) {
+        of.kind = of.kind.replace(EVENT_MODIFIER, "_").into();
+    }
     profile.demangle();
     name_unknown_frames(&mut profile);
     profile.labels.iter_mut().for_each(|labels| *labels = labels.iter().map(as_text).collect());
@@ -89,19 +95,29 @@ pub fn divide(mut profile: SavedProfile) -> Result<Vec<PushPart>, String> {
         if indices.len() < profile.sample_types.len() {
             part.period_type.kind = value.kind.clone();
         }
+        // Heap profilers name the period of all quantities so, and stores name a series by it.
+        if value.kind.ends_with("_space") {
+            part.period_type.kind = "space".into();
+        }
         part.default_sample_type = value.kind;
         parts.push(PushPart::new(&part));
     }
     Ok(parts)
 }
 
-/// The indices of the types of each quantity: a value and, where it stands before it, its count.
+/// The indices of the types of each quantity: a value and, where it stands before it, its count. Of
+/// events of perf that are no clocks, the value is a count, too.
 fn quantities(types: &[ValueType]) -> Vec<Vec<usize>> {
     let is_count = |index: usize| types.get(index).is_some_and(|of| &*of.unit == "count");
     let mut all = Vec::new();
     let mut index = 0;
     while index < types.len() {
-        let has_value = is_count(index) && index + 1 < types.len() && !is_count(index + 1);
+        let next = types.get(index + 1);
+        let is_of_next = next.is_some_and(|next| {
+            let kind = &*types[index].kind;
+            *next.unit != *"count" || kind == "samples" || kind.strip_suffix("_samples") == Some(&*next.kind)
+        });
+        let has_value = is_count(index) && is_of_next;
         let next = index + 1 + usize::from(has_value);
         all.push((index..next).collect());
         index = next;
@@ -192,6 +208,45 @@ mod tests {
         let sum: i64 = halves.iter().flat_map(|half| half.profile().samples.values(1).collect::<Vec<_>>()).sum();
         assert_eq!(sum, 50);
         assert_eq!(wall.halve(), None);
+    }
+
+    #[test]
+    fn all_quantities_of_memory_have_one_period() {
+        let types = [
+            ("alloc_objects", "count"),
+            ("alloc_space", "bytes"),
+            ("inuse_objects", "count"),
+            ("inuse_space", "bytes"),
+        ];
+        let heap = SavedProfile {
+            sample_types: types.iter().map(|(kind, unit)| ValueType::new(kind, unit)).collect(),
+            period_type: ValueType::new("space", "bytes"),
+            period: 524_288,
+            ..profile()
+        };
+        let parts = divide(heap).expect("parts");
+        let found: Vec<(String, ValueType, i64)> = parts
+            .iter()
+            .map(PushPart::profile)
+            .map(|part| (part.default_sample_type.to_string(), part.period_type, part.period))
+            .collect();
+        let of = |kind: &str| (kind.to_owned(), ValueType::new("space", "bytes"), 524_288);
+        assert_eq!(found, [of("alloc_space"), of("inuse_space")]);
+    }
+
+    #[test]
+    fn events_of_perf_have_no_colon_in_their_names() {
+        let types =
+            [("cycles:u_samples", "count"), ("cycles:u", "count")].map(|(kind, unit)| ValueType::new(kind, unit));
+        let mut samples = Samples::with_width(2);
+        samples.push(&[0], &[1, 1000], 0);
+        let period_type = types[1].clone();
+        let events = SavedProfile { sample_types: types.to_vec(), samples, period_type, period: 1000, ..profile() };
+        let parts = divide(events).expect("parts");
+        let all: Vec<SavedProfile> = parts.iter().map(PushPart::profile).collect();
+        let kinds = all.iter().flat_map(|part| part.sample_types.iter().map(|of| of.kind.to_string()));
+        assert_eq!((kinds.collect::<Vec<_>>(), parts[0].samples), (vec!["samples".into(), "cycles_u".into()], 1));
+        assert!(all.iter().all(|part| !part.period_type.kind.contains(':') && !part.default_sample_type.contains(':')));
     }
 
     #[test]

@@ -112,12 +112,12 @@ impl Store {
 pub(super) const SERVICE_NAME: &str = "service.name";
 
 /// The name of a profile's quantity, as Pyroscope and Parca group them.
-pub(super) fn metric(value: &str) -> &str {
+pub(super) fn metric(value: &str) -> String {
     match value {
-        "cpu" => "process_cpu",
-        "alloc_space" | "inuse_space" => "memory",
-        "delay" => "mutex",
-        other => other,
+        "cpu" | "cpu-clock" | "task-clock" => "process_cpu".to_owned(),
+        "alloc_space" | "inuse_space" => "memory".to_owned(),
+        "delay" => "mutex".to_owned(),
+        other => label_name(other),
     }
 }
 
@@ -144,6 +144,12 @@ mod tests {
         }
         let why = new("http://user:secret@a", None).expect_err("credentials");
         assert!(why.contains("--header-file") && !why.contains("secret"), "{why}");
+    }
+
+    #[test]
+    fn names_of_quantities_are_in_the_alphabet_of_prometheus() {
+        let all = ["cpu", "task-clock", "inuse_space", "page-faults"].map(metric);
+        assert_eq!(all, ["process_cpu", "process_cpu", "memory", "page_faults"]);
     }
 
     #[test]

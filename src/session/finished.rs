@@ -24,7 +24,7 @@ pub struct FinishedSession {
     pub(super) facts: Facts,
     /// The time of the end on the session's clock, ns.
     pub(super) now_ns: u64,
-    /// The same time in UTC, ns since 1970.
+    /// The end of the measured time in UTC, ns since 1970.
     pub(super) unix_ns: u64,
     /// The totals that were converted by [`Command::TakeIncrement`](super::Command).
     pub(super) converted: ConvertedTotals,

@@ -469,10 +469,17 @@ impl SessionThread {
         }
     }
 
+    /// The end of the time in which a live session measures, in UTC, ns since 1970.
+    fn measured_until_unix_ns(&self, now_ns: u64) -> u64 {
+        let ended = self.ended.filter(|_| matches!(self.feed, SampleSource::Live(_)));
+        let behind_ns = ended.map_or(0, |(_, at_ns)| now_ns.saturating_sub(at_ns));
+        self.unix_ns(now_ns).saturating_sub(behind_ns)
+    }
+
     /// Completes the recording and returns the results.
     pub(super) fn finish(self) -> FinishedSession {
         let now_ns = self.now_ns();
-        let (facts, unix_ns) = (self.facts(now_ns), self.unix_ns(now_ns));
+        let (facts, unix_ns) = (self.facts(now_ns), self.measured_until_unix_ns(now_ns));
         let recording = self.recorder.finish(now_ns);
         FinishedSession { model: self.model, recording, facts, now_ns, unix_ns, converted: self.converted }
     }

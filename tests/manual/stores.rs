@@ -23,7 +23,7 @@ pub(crate) fn stores(manual: &mut Manual) {
         "Each quantity (CPU time, wall-clock time, allocated bytes, live bytes) is a profile of its own under the store's \
          name for it. Names are demangled. The labels of samples are pid, tid, thread, process, and for waiting threads wait, \
          object and holder, all as text. --label adds attributes of the program. Without --label service.name=…, its \
-         name is that of the executable.",
+         name is that of the executable. In names for Pyroscope, what is not a letter, a digit or one of . - / _ becomes _.",
     );
     manual.text(
         "Credentials are headers: Authorization, X-Scope-OrgID (a tenant of Pyroscope), DD-API-KEY. They come from the file \
@@ -48,6 +48,11 @@ pub(crate) fn stores(manual: &mut Manual) {
          (not in time). If something was lost, the status is 125, unless the program was launched and has its own.",
     );
     manual.text(
+        "Times of pushed profiles never go back and never overlap. If the clock of the system is set forward, or the machine was \
+         suspended, there is a gap; if it is set back, times go on from the end of the last profile until the clock has reached them. \
+         A store that takes no times from the future may refuse profiles for so long; they are counted.",
+    );
+    manual.text(
         "sigtop record --metrics [ADDR:]PORT answers Prometheus at /metrics: samples, losses by cause, rate, CPU time of the agent \
          and of the program, and a counter for each of the hottest functions, at most 100; all others are function=\"other\". A counter \
          begins at 0 when its function becomes one of the hottest, so that all time is in one series. promtool has checked the text.",
@@ -63,9 +68,11 @@ pub(crate) fn stores(manual: &mut Manual) {
             "an OpenTelemetry Collector 0.165 with --feature-gates=service.profilesSupport, and the Python classes of opentelemetry-proto 1.45",
         ),
         (
-            "Pyroscope, Parca",
-            "no server, only a receiver of our own that counts what a server drops by its documentation",
+            "Pyroscope",
+            "no server, but its clients: requests have the parameters, types and units of pyroscope-go 1.2, which also accepts the names, \
+             and of pyroscope-io 1.4; a receiver of our own counts what a server drops by its documentation",
         ),
+        ("Parca", "no server, only a receiver of our own"),
         ("Datadog", "its test server (ddapm-test-agent 1.69)"),
     ] {
         manual.entry([bold(store)], tried);

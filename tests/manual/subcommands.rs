@@ -95,5 +95,10 @@ pub(crate) fn report(manual: &mut Manual, command: &clap::Command) {
          profiles of heap, contention and threads in the text formats of gperftools, brpc, jemalloc (jeprof) and Go, \
          recordings of perf (perf.data), and folded stacks. Every option has pprof's meaning.",
     );
+    manual.text(
+        "Of a recording of perf, each event is a sample type (--sample_index). Its losses are records for which the kernel had no room \
+         (ring full) and, of clocks and frequencies, the samples that it did not take because they cost too much (unaccounted). \
+         Sizes of stacks (--stacks) are only in recordings of sigtop.",
+    );
     options_of(manual, report);
 }

@@ -2,6 +2,7 @@
 //! stores' makers, as far as they can be installed.
 #![cfg(feature = "viewer")]
 
+mod clients;
 mod collector;
 mod command;
 mod faults;

@@ -65,7 +65,7 @@ fn pyroscope_gets_names_and_times_in_the_url_and_drops_nothing() {
         assert!(last.labels.iter().flatten().all(|label| matches!(label.value, LabelValue::Text(_))), "{name}");
         for request in &all {
             let line = &request.line;
-            assert!(line.starts_with("POST /ingest?name=check%20out%7Bzone_a%3Db%7D&from="), "{line}");
+            assert!(line.starts_with("POST /ingest?name=check_out%7Bzone_a%3Db%7D&from="), "{line}");
             assert!(line.contains("&format=pprof&"), "{line}");
             let number = |key: &str| -> u64 {
                 let value = line.split(key).nth(1).and_then(|rest| rest.split('&').next()).expect("a value");
@@ -103,6 +103,24 @@ fn parca_gets_json_with_labels_and_the_same_sums() {
             }
         }
     }
+}
+
+/// The count of an event was added to that of its samples, and each was a series of its own.
+#[test]
+fn an_event_of_perf_is_one_quantity_with_its_samples() {
+    if !are_installed(&["curl"]) {
+        return;
+    }
+    let text = "a 7/7 1.5: 1000 page-faults:\n\t401000 leaf+0x1 (/bin/a)\n\t402000 main+0x2 (/bin/a)\n\n";
+    let file = std::env::temp_dir().join(format!("sigtop-events-{}.perf", std::process::id()));
+    std::fs::write(&file, text).expect("written");
+    let (url, received) = accept_all();
+    let (status, said) = push(&file, &url, &["--push-format", "parca"]);
+    std::fs::remove_file(&file).expect("removed");
+    assert!(status == 0 && said.contains("pushed 1 samples"), "{said}");
+    let all: Vec<Received> = received.try_iter().collect();
+    let body = String::from_utf8(all[0].body.clone()).expect("text");
+    assert!(all.len() == 1 && body.contains("\"value\":\"page_faults\""), "{body}");
 }
 
 /// Go's pprof reads each file that is sent, with the values that the samples have.

@@ -303,3 +303,195 @@ fn stacks_begin_in_the_vdso_and_reach_main() {
     // A sample may be before main.
     assert!(vdso * 2 > total && cum["main"] * 100 >= total * 95, "{cum:?}");
 }
+
+/// The name of a function without what compilers add to names of its parts, and what tells one
+/// name of libc from its others: perf and sigtop each choose one.
+fn base_name(name: &str) -> String {
+    let name = name.trim_end_matches("()").split('.').next().unwrap_or(name);
+    name.trim_start_matches("__GI_").trim_start_matches('_').to_owned()
+}
+
+/// The weights of the direct callers of a function, by perf, and of all of its samples.
+fn perf_callers(name: &str, function: &str) -> (Weights, u64) {
+    let graph = "folded,0,callee,function,period";
+    let options = ["--stdio", "--children", "--no-inline", "--sort", "symbol", "--percent-limit", "0"];
+    let report = text("perf", &[&["report", "-i", name, "-g", graph][..], &options].concat());
+    let (mut callers, mut all) = (Weights::new(), 0);
+    let chains = report.lines().filter_map(|line| line.split_once(' ')).filter_map(|(weight, chain)| {
+        let weight: u64 = weight.parse().ok()?;
+        Some((weight, chain.split(';').collect::<Vec<_>>()))
+    });
+    for (weight, chain) in chains.filter(|(_, chain)| base_name(chain[0]) == function) {
+        all += weight;
+        if let Some(caller) = chain.get(1) {
+            *callers.entry(base_name(caller)).or_default() += weight;
+        }
+    }
+    (callers, all)
+}
+
+/// The same by sigtop.
+fn sigtop_callers(name: &str, function: &str) -> (Weights, u64) {
+    let peek = format!("--peek=^(__GI_)?_*{function}($|\\.)");
+    let json = sigtop(&["report", "--json", &peek, "--noinlines", "--nodefraction=0", "--edgefraction=0", name]);
+    let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+    let (mut callers, mut all) = (Weights::new(), 0);
+    for found in json["functions"].as_array().unwrap() {
+        all += found["cum"].as_u64().unwrap();
+        for caller in found["callers"].as_array().unwrap() {
+            *callers.entry(base_name(caller["name"].as_str().unwrap())).or_default() +=
+                caller["value"].as_u64().unwrap();
+        }
+    }
+    (callers, all)
+}
+
+#[test]
+fn callers_have_the_shares_of_perf() {
+    if !can_record() {
+        return;
+    }
+    for (name, graph) in [("callers-fp.data", "fp"), ("callers-dwarf.data", "dwarf,16384")] {
+        record(name, &["-e", "cpu-clock", "-F", "2999", "--call-graph", graph]);
+        let ([flat, _], _) = sigtop_weights(name, "cpu-clock", &[]);
+        let mut hottest: Vec<(&String, &u64)> = flat.iter().collect();
+        hottest.sort_by_key(|(_, own)| std::cmp::Reverse(**own));
+        // Of a function that calls itself, perf tells the callers of the innermost call and pprof's
+        // graph those of the outermost one.
+        let callers = hottest.iter().map(|(function, _)| {
+            let function = base_name(function);
+            (perf_callers(name, &function), function)
+        });
+        let judged = callers.filter(|((perfs, all), function)| *all > 0 && !perfs.contains_key(function));
+        let mut names = Vec::new();
+        for ((perfs, perf_all), function) in judged.take(3) {
+            let (ours, all) = sigtop_callers(name, &function);
+            assert!(all > 0, "{name}: {function}");
+            let share = |weight: u64, all: u64| weight as f64 / all as f64 * 100.0;
+            // A function of libc has several names, of which perf may show another one.
+            let renamed: Vec<f64> = ours
+                .iter()
+                .filter(|(caller, _)| !perfs.contains_key(*caller))
+                .map(|(_, weight)| share(*weight, all))
+                .collect();
+            // perf has no name for code without symbols.
+            let named = perfs.iter().filter(|(caller, _)| !caller.starts_with("0x") && !caller.starts_with('['));
+            for (caller, weight) in named {
+                let own = ours.get(caller).map_or(renamed.clone(), |weight| vec![share(*weight, all)]);
+                let of_perf = share(*weight, perf_all);
+                let is_equal = own.iter().any(|own| (own - of_perf).abs() < 0.1);
+                assert!(is_equal, "{name}: {caller} calls {function}: {own:?} and {of_perf}");
+            }
+            names.push(function);
+        }
+        assert!(names.len() == 3 && names.contains(&"leaf".to_owned()), "{names:?}");
+        let (callers, _) = sigtop_callers(name, "leaf");
+        assert!(callers.contains_key("walk") || callers.contains_key("middle"), "{callers:?}");
+    }
+}
+
+#[test]
+fn events_of_the_scheduler_have_the_numbers_of_perf() {
+    if !can_record() {
+        return;
+    }
+    record("software.data", &["-e", "context-switches,page-faults,cpu-migrations", "-c", "1", "-g"]);
+    let totals = perf_totals("software.data");
+    for event in ["context-switches", "page-faults", "cpu-migrations"] {
+        let of_perf = totals.iter().find(|line| line.0.split(':').next() == Some(event)).map_or(0, |line| line.2);
+        // On one processor no thread migrates.
+        if of_perf == 0 && event == "cpu-migrations" {
+            continue;
+        }
+        let ([flat, cum], total) = sigtop_weights("software.data", event, &[]);
+        let [perf_flat, perf_cum] = perf_weights("software.data", event, None);
+        assert!(total == of_perf && total > 0, "{event}: {total} and {of_perf}");
+        for function in ["main", "walk", "schedule"] {
+            let of = |weights: &Weights| weights.get(function).copied().unwrap_or(0);
+            assert_eq!((of(&flat), of(&cum)), (of(&perf_flat), of(&perf_cum)), "{event}: {function}");
+        }
+    }
+    let event = "sched:sched_switch";
+    let tried = output("perf", &["record", "-q", "-e", event, "-g", "-o", "switches.data", "./program"]);
+    if !tried.status.success() {
+        return skip("perf may not record tracepoints here");
+    }
+    let ([flat, cum], total) = sigtop_weights("switches.data", event, &[]);
+    let [perf_flat, perf_cum] = perf_weights("switches.data", event, None);
+    let totals = perf_totals("switches.data");
+    assert_eq!(totals, [(event.to_owned(), totals[0].1, total)]);
+    for function in ["__schedule", "schedule", "main", "leaf"] {
+        let of = |weights: &Weights| weights.get(function).copied().unwrap_or(0);
+        assert_eq!((of(&flat), of(&cum)), (of(&perf_flat), of(&perf_cum)), "{function}");
+    }
+    assert!(flat["__schedule"] == total && total > 0, "{flat:?}");
+}
+
+/// The times of the samples of each event, ns, by perf.
+fn perf_times(name: &str) -> BTreeMap<String, Vec<i64>> {
+    let mut times = BTreeMap::<String, Vec<i64>>::new();
+    // Without the frames each sample is a line.
+    for line in text("perf", &["script", "--ns", "-i", name, "-F", "time,event"]).lines() {
+        let (time, event) = line.trim().split_once(": ").unwrap();
+        let (seconds, ns) = time.split_once('.').unwrap();
+        let at_ns = seconds.trim().parse::<i64>().unwrap() * 1_000_000_000 + ns.parse::<i64>().unwrap();
+        times.entry(event.trim().trim_end_matches(':').to_owned()).or_default().push(at_ns);
+    }
+    times
+}
+
+/// Samples of several events were drawn one after another, as if they had no times.
+#[test]
+fn samples_of_several_events_keep_their_times() {
+    if !can_record() {
+        return;
+    }
+    record("times.data", &["-e", "cpu-clock,page-faults,context-switches", "-F", "1999", "-g"]);
+    let perfs = perf_times("times.data");
+    let first_ns = perfs.values().flatten().copied().min().unwrap();
+    assert!(perfs.len() >= 2, "{perfs:?}");
+    for (event, times) in &perfs {
+        let index = format!("--sample_index={event}");
+        let json = sigtop(&["report", "--firefox", &index, "times.data"]);
+        let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+        let threads = json["threads"].as_array().unwrap().iter();
+        let ours = threads.flat_map(|thread| thread["samples"]["time"].as_array().unwrap());
+        let mut ours: Vec<f64> = ours.map(|time| time.as_f64().unwrap()).collect();
+        ours.sort_by(f64::total_cmp);
+        let mut expected: Vec<f64> = times.iter().map(|time| (time - first_ns) as f64 / 1e6).collect();
+        expected.sort_by(f64::total_cmp);
+        assert_eq!(ours.len(), expected.len(), "{event}");
+        assert!(
+            ours.iter().zip(&expected).all(|(one, other)| (one - other).abs() < 1e-6),
+            "{event}: {ours:?} {expected:?}"
+        );
+    }
+    let duration = |event: &str| {
+        let json = sigtop(&["report", "--json", "--sample_index", event, "times.data"]);
+        serde_json::from_str::<serde_json::Value>(&json).unwrap()["duration_ns"].as_i64().unwrap()
+    };
+    let last_ns = perfs.values().flatten().copied().max().unwrap();
+    let stretch = duration("cpu-clock") as f64 / (last_ns - first_ns) as f64;
+    assert!((1.0..1.5).contains(&stretch), "the events are of one time: {stretch}");
+}
+
+#[test]
+fn symbols_are_explained_and_sizes_of_stacks_are_refused() {
+    if !can_record() {
+        return;
+    }
+    record("symbols.data", &["-e", "cpu-clock", "-F", "1999", "-g"]);
+    let symbols = sigtop(&["symbols", "symbols.data"]);
+    let program = fs::canonicalize(directory().join("program")).unwrap();
+    assert!(symbols.lines().any(|line| line == program.to_str().unwrap()), "{symbols}");
+    assert!(symbols.contains("functions") && symbols.lines().any(|line| line.ends_with("  program")), "{symbols}");
+    let json: serde_json::Value = serde_json::from_str(&sigtop(&["symbols", "--json", "symbols.data"])).unwrap();
+    let own = json["coverage"].as_array().unwrap().iter().find(|file| file["file"] == "program").unwrap();
+    assert!(own["with_line_percent"].as_f64().unwrap() > 50.0, "{json}");
+    let refused = output(env!("CARGO_BIN_EXE_sigtop"), &["report", "--stacks", "symbols.data"]);
+    let said = String::from_utf8_lossy(&refused.stderr);
+    assert!(
+        !refused.status.success() && said.contains("is a recording of perf, which has no sizes of stacks"),
+        "{said}"
+    );
+}

@@ -178,6 +178,41 @@ fn reports_of_a_made_file_have_its_numbers_and_losses() {
     assert!(calls.contains("         3   made+0x500\n") && calls.contains("   made+0x1000\n"), "{calls}");
 }
 
+/// The kernel takes no samples of an event that costs too much until its next tick.
+#[test]
+fn times_without_samples_are_losses() {
+    let throttle = |kind: u32, at: u64, id: u64| {
+        LITTLE.record(kind, 0, &[LITTLE.words(&[at, id, 33]), LITTLE.trailer(at, id)].concat())
+    };
+    let losses = |more: &[Vec<u8>], event: &str| {
+        let name = format!("throttled-{event}-{}.perf.data", more.len());
+        let path = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+        std::fs::write(&path, LITTLE.file(&[LITTLE.records(), more.to_vec()].concat().concat())).unwrap();
+        let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_sigtop"));
+        let output = command.args(["report", "--json", "--sample_index", event]).arg(&path).output().unwrap();
+        let said = String::from_utf8(output.stderr).unwrap();
+        let json: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        let all = json["recordings"].as_array().unwrap().iter().flat_map(|one| one["losses"].as_array().unwrap());
+        let all: Vec<u64> = all.map(|loss| loss["ticks"].as_u64().unwrap()).collect();
+        (all, said)
+    };
+    let (before, said) = losses(&[], "cpu-clock");
+    assert_eq!((before, said.as_str()), (vec![5], ""), "the lost records of the file");
+    // Samples have a period of 1000 ns.
+    let (found, said) = losses(&[throttle(5, 10_000, 11), throttle(6, 15_000, 11)], "cpu-clock");
+    assert_eq!((found, said.as_str()), (vec![5, 5], ""));
+    // A thread that does not run gets no samples again, but it has lost none.
+    let (found, _) = losses(&[throttle(5, 10_000, 11), throttle(6, 9_000_000_000, 11)], "cpu-clock");
+    assert_eq!(found, [5, 10_000]);
+    // A time without an end, and an end without a time.
+    for kind in [5, 6] {
+        assert_eq!(losses(&[throttle(kind, 10_000, 11)], "cpu-clock").0, [5]);
+    }
+    // How many page faults there were is not known.
+    let (found, said) = losses(&[throttle(5, 10_000, 22), throttle(6, 15_000, 22)], "cpu-clock");
+    assert!(found == [5] && said.contains("has 1 times without samples"), "{said}");
+}
+
 #[test]
 fn every_beginning_of_a_file_is_read_or_refused() {
     let records = LITTLE.records().concat();

@@ -92,7 +92,7 @@ pub enum CliSubcommand {
     Explain(Box<ExplainArgs>),
     /// Show where function names come from, per file, and how to get better ones
     Symbols {
-        /// A process, for all files that it maps, a file, or a recording
+        /// A process, for all files that it maps, a file, or a recording, also one of perf
         #[arg(value_name = "PID|FILE|RECORDING")]
         target: OsString,
 

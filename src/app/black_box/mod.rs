@@ -69,7 +69,7 @@ pub(super) fn run(record: &RecordArgs) -> Result<u8, Failure> {
     let keep = record.black_box.keep.unwrap_or(DEFAULT_KEEP);
     let recording = RecordingOptions { black_box: Some(keep), ..RecordingOptions::default() };
     let requests = listen(record.quiet);
-    let mut push = push.map(|push| push.start(&pending.settings.command)).transpose().map_err(give_up)?;
+    let mut push = push.map(|push| push.start(&pending.target, &args.command)).transpose().map_err(give_up)?;
     let session = start_session(pending, recording).map_err(give_up)?;
     let black_box = &record.black_box;
     let times = ScheduleTimes {

@@ -50,7 +50,8 @@ impl SessionThread {
     /// Converts what is new since the last call.
     pub(super) fn take_increment(&mut self) {
         let now_ns = self.now_ns();
-        let part = SavedPart { may_be_empty: true, ..self.model.part(false, (now_ns, self.unix_ns(now_ns))) };
+        let now = (now_ns, self.measured_until_unix_ns(now_ns));
+        let part = SavedPart { may_be_empty: true, ..self.model.part(false, now) };
         let (facts, converted) = (self.facts(now_ns), &mut self.converted);
         let increment = self.model.convert(part, &facts, |input| Ok(export::to_increment(input, converted)));
         increment.into_iter().for_each(|increment| self.notify(Notice::Increment(Box::new(increment))));
