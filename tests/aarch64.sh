@@ -98,10 +98,11 @@ build() {
     rustup target add "$target"
     CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER=aarch64-linux-gnu-gcc cargo build --locked --target "$target"
     cp "target/$target/debug/sigtop" "$work/root/root/"
-    local optimization tableless=(-g0 -fno-asynchronous-unwind-tables -fno-unwind-tables) libc="$work/musl/usr/lib/aarch64-linux-musl"
+    local optimization bti=(-nostartfiles "$programs/bti_start.S" -Wl,-z,force-bti)
+    local tableless=(-g0 -fno-asynchronous-unwind-tables -fno-unwind-tables) libc="$work/musl/usr/lib/aarch64-linux-musl"
     for optimization in O0 O1 O2 O3; do
         compile "plain-$optimization" chain.c "-$optimization" -fomit-frame-pointer
-        compile "signed-$optimization" chain.c "-$optimization" -mbranch-protection=standard -Wl,-z,force-bti 2> /dev/null
+        compile "signed-$optimization" chain.c "-$optimization" -mbranch-protection=standard "${bti[@]}" 2> /dev/null
         compile "tableless-$optimization" chain.c "-$optimization" -fno-omit-frame-pointer "${tableless[@]}"
         compile "indirect-$optimization" chain.c "-$optimization" -fno-omit-frame-pointer "${tableless[@]}" -DINDIRECT
     done
