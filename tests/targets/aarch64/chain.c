@@ -5,13 +5,13 @@
 static volatile unsigned long sink;
 #define burn(a, n) \
     for (unsigned long i = 0; i < (n); i++) a = a * 6364136223846793005ul + i
-__attribute__((noinline)) unsigned long leaf(unsigned long n) {
+__attribute__((noipa)) unsigned long leaf(unsigned long n) {
     unsigned long a = 1;
     burn(a, n);
     return a;
 }
-__attribute__((noinline)) unsigned long middle(unsigned long n);
-__attribute__((noinline)) unsigned long top(unsigned long n);
+__attribute__((noipa)) unsigned long middle(unsigned long n);
+__attribute__((noipa)) unsigned long top(unsigned long n);
 #ifdef INDIRECT
 static unsigned long (*volatile to_leaf)(unsigned long) = leaf;
 static unsigned long (*volatile to_middle)(unsigned long) = middle;

@@ -266,7 +266,7 @@ pub fn process_words(process: &ProcessRow, (now_ns, watched): (Option<u64>, &[u3
         depth => format!("{}└ ", "  ".repeat(depth - 1)),
     };
     let left = room.saturating_sub(text::columns(&indent, room));
-    // The watched program's own command is written as it was typed, without the folder of a wrapper.
+    // The watched program's own command is written as it was typed, without a wrapper's folder.
     let command = match watched.contains(&process.pid) {
         true => text::cut_right(without_folder(&process.command), left).into_owned(),
         false => fit_command(&process.command, left),

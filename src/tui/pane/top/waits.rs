@@ -57,7 +57,7 @@ fn fit_words(waits: &[WaitShare], base_ns: u64, room: usize) -> (String, &'stati
     reasons.sort_by_key(|&(first, ns)| (std::cmp::Reverse(ns), first.reason.word()));
     reasons.retain(|&(_, ns)| ns >= base_ns / LEAST);
     let columns = |parts: &[String]| text::columns(&parts.join(" · "), 999);
-    // The function is left out first, then the last parts, then those before a lock, and its holder.
+    // The function is left out first, then the last parts, those before a lock, and its holder.
     let lock = reasons.iter().position(|(first, _)| first.reason.is_lock()).unwrap_or(0);
     for (details, skipped, least) in [(2, 0, reasons.len()), (1, 0, lock + 1), (1, lock, 2), (0, 0, 0)] {
         let kept = reasons.iter().skip(skipped);
