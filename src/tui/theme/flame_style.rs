@@ -125,7 +125,7 @@ impl Theme {
             Colour::Heat => heat,
         };
         let (near, far) = self.palette.extremes();
-        if let (Some((change, part)), Highlight::Plain) = (look.change, look.highlight) {
+        if let (Some((change, part)), Highlight::Plain | Highlight::Selected) = (look.change, look.highlight) {
             // The strength of the colour is the size of the change; an insignificant one is grey.
             let (more, less, same) = CHANGES;
             let colour = if !change.significant {
@@ -135,6 +135,9 @@ impl Theme {
             } else {
                 more
             };
+            if look.highlight == Highlight::Selected {
+                return (near, mix(colour, far, 150));
+            }
             let strength = if change.significant { 80 + (part.sqrt() * 200.0).min(70.0) as u16 } else { 60 };
             return (far, mix(colour, near, strength));
         }
