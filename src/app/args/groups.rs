@@ -187,13 +187,14 @@ pub struct ScreenArgs {
 #[derive(Args, Clone, Debug, Default)]
 pub struct LimitArgs {
     /// Memory for stacks and history. Beyond it, the oldest history is dropped, and callers of
-    /// rare stacks are replaced by `[memory limit]` [default: 512MB]
+    /// rare stacks are replaced by `[memory limit]` [default: 512MB, or 64MB with --keep]
     #[arg(long, value_name = "SIZE", value_parser = options::memory_bytes, help_heading = "Limits")]
     pub memory: Option<u64>,
 
     /// Memory for debug information. Beyond it, and while no name is asked for, large debug
     /// information is freed, and read again when it is needed. A single file may take more while
-    /// its names are asked for: it is read as a whole, not mapped [default: 300MB]
+    /// its names are asked for: it is read as a whole, not mapped [default: 300MB, or 64MB with
+    /// --keep]
     #[arg(long, value_name = "SIZE", value_parser = options::memory_bytes, help_heading = "Limits")]
     pub symbol_memory: Option<u64>,
 }

@@ -27,6 +27,7 @@ use super::start::{interrupt_channel, prepare_target, start_session};
 use super::trigger::{Firing, TriggerState, WINDOW_NS};
 use crate::link::recorder_socket::{DumpAnswer, DumpRequest, RecorderSocket};
 use crate::pprof::format::SaveFormat;
+use crate::profile::MIN_MEMORY_BYTES;
 use crate::session::{Answer, Command, Notice, RecordingOptions, SavedFile, Session, TargetExit, WatchTarget};
 use crate::symbols::sanitize::sanitize;
 use crate::tally::measure;
@@ -38,12 +39,17 @@ const LOOK_NS: u64 = 500_000_000;
 const DEFAULT_KEEP: Duration = Duration::from_secs(600);
 /// Maximum time to wait for the end of a launched target after Ctrl-C, which it receives too.
 const MAX_EXIT_WAIT: Duration = Duration::from_secs(2);
+/// Limit of the memory for stacks, and of that for debug information, unless the user sets them: a
+/// recorder stays for weeks beside a server, and what it keeps does not need more.
+const MEMORY_BYTES: u64 = MIN_MEMORY_BYTES;
 /// Maximum number of requests that wait.
 const MAX_REQUESTS: usize = 16;
 
 /// Runs `sigtop record --keep` or `--when`.
 pub(super) fn run(record: &RecordArgs) -> Result<u8, Failure> {
-    let args = apply_config(record.watch())?;
+    let mut args = apply_config(record.watch())?;
+    args.limits.memory.get_or_insert(MEMORY_BYTES);
+    args.limits.symbol_memory.get_or_insert(MEMORY_BYTES);
     let Some(output) = &record.output else {
         return Err(Failure::new(Failure::USAGE, "--keep and --when need -o FILE"));
     };
