@@ -20,7 +20,7 @@ fn record(file: &Path, options: &[&str], command: &[&str]) -> Ran {
 }
 
 /// The CPU time of all samples, in ms.
-fn sampled_ms(file: &Path) -> i64 {
+pub(crate) fn sampled_ms(file: &Path) -> i64 {
     let profile = format::read(std::fs::File::open(file).expect("a file")).expect("a profile");
     let value = profile.value_index("cpu").expect("CPU time");
     profile.samples.values(value).sum::<i64>() / 1_000_000

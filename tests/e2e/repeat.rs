@@ -1,13 +1,12 @@
 //! `sigtop record --repeat`: several recordings, each with its file.
 
-use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-use sigtop::pprof::format;
 
+use crate::delay::sampled_ms;
 use crate::harness::children::with_default_signals;
 use crate::harness::run::{Ran, SIGTOP, run, text};
 use crate::harness::targets;
@@ -32,13 +31,6 @@ fn names(directory: &Directory) -> Vec<String> {
         entries.map(|entry| entry.expect("a file").file_name().to_string_lossy().into_owned()).collect();
     names.sort();
     names
-}
-
-/// The CPU time of all samples, in ms.
-fn sampled_ms(file: &Path) -> i64 {
-    let profile = format::read(std::fs::File::open(file).expect("a file")).expect("a profile");
-    let value = profile.value_index("cpu").expect("CPU time");
-    profile.samples.values(value).sum::<i64>() / 1_000_000
 }
 
 #[test]
