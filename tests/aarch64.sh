@@ -160,7 +160,7 @@ for file in "$work"/root/root/*.folded; do
         { count = $NF; sub(/ [0-9]+$/, "") }
         !/main/ && !/truncated/ { next }
         { all += count }
-        $0 ~ "(^|;)(_start;(_start_c;)?(__libc_start_main|__libc_start_main_impl|libc_start_main_stage2|libc.so.6[^;]*|__libc_start_call_main|;)*main|runtime.goexit(.abi0)?;runtime.main;main.main)" tail "$" { good += count }
+        $0 ~ "(^|;)(_start;(_start_c;)?(__libc_start_main|__libc_start_main_impl|libc_start_main_stage2|libc.so.6[^;]*|__libc_start_call_main|;)*main|libc_start_main_stage2;main|runtime.goexit(.abi0)?;runtime.main;main.main)" tail "$" { good += count }
         END { print name, good + 0, all + 0 }' "$file"
 done | awk '
     { printf "%-24s %4d of %4d\n", $1, $2, $3; good += $2; all += $3; if ($3 < 30) few = 1 }

@@ -25,7 +25,7 @@ pub(crate) use aarch64::*;
 pub(crate) use interrupted_stack::interrupted_stack;
 pub(crate) use leaf_frame::{LeafCaller, LeafFrame};
 #[cfg(feature = "agent")]
-pub(crate) use link_register::{LINK_PATH, ReturnPlace, return_place};
+pub(crate) use link_register::{LINK_PATH, ReturnPlace, STUB, is_stub, return_place};
 #[cfg(feature = "agent")]
 pub(crate) use naked_functions::*;
 #[cfg(feature = "viewer")]

@@ -7,7 +7,7 @@ use crate::agent::unwind::modules::{CodeLocation, Snapshot};
 use crate::agent::unwind::registers::Caller;
 use crate::agent::unwind::stack::Stack;
 use crate::agent::unwind::step::{Step, StepReads, WalkFrame, place_of_return};
-use crate::arch::{CallBefore, LINK_REGISTER, LONGEST_CALL, ReturnPlace, call_before};
+use crate::arch::{CallBefore, LINK_REGISTER, LONGEST_CALL, ReturnPlace, STUB, call_before, is_stub};
 
 /// Words above the stack pointer among which the return address is looked for.
 const MAX_WORDS: u64 = 64;
@@ -23,7 +23,8 @@ pub(crate) fn step_to_caller(snapshot: &Snapshot, frame: &WalkFrame<'_>, stack: 
     let names_this = |word: u64, stack: &mut _| {
         let called = called_before(word, stack)?;
         let target = address.wrapping_sub(pc).wrapping_add(called);
-        Some(called != 0 && called <= pc && tables.are_in_one_gap(target, address))
+        let is_named = called != 0 && called <= pc && tables.are_in_one_gap(target, address);
+        Some(is_named && !(pc - called >= STUB as u64 && leads_elsewhere(called, stack)?))
     };
     if LINK_REGISTER.is_some()
         && let Some(word) = frame.return_address(stack)
@@ -65,6 +66,17 @@ pub(crate) fn step_to_caller(snapshot: &Snapshot, frame: &WalkFrame<'_>, stack: 
         }
     }
     None
+}
+
+/// Returns whether a called function is a stub of a linkage table; `None` if its code cannot be
+/// read. Tables tell of stubs where calls leave the return address on the stack.
+fn leads_elsewhere(called: u64, stack: &mut impl Stack) -> Option<bool> {
+    if LINK_REGISTER.is_none() {
+        return Some(false);
+    }
+    let mut code = [0; STUB];
+    stack.read_code(called, &mut code)?;
+    Some(is_stub(&code))
 }
 
 /// Returns the function that a call before this address has named, 0 for none; `None` if the code

@@ -68,6 +68,10 @@ impl Stack for Copied {
     }
 
     fn moved(&mut self, _sp: u64, _covered: bool) {}
+
+    fn read_code(&mut self, _address: u64, _code: &mut [u8]) -> Option<()> {
+        None
+    }
 }
 
 type Bytes = Vec<u8>;

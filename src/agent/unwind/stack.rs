@@ -14,9 +14,7 @@ pub(crate) trait Stack {
     fn moved(&mut self, sp: u64, covered: bool);
 
     /// Reads code, where unwind tables do not suffice.
-    fn read_code(&mut self, _address: u64, _code: &mut [u8]) -> Option<()> {
-        None
-    }
+    fn read_code(&mut self, address: u64, code: &mut [u8]) -> Option<()>;
 }
 
 /// Maximum number of pages probed in one walk: at least 256 KiB of stack.
@@ -88,7 +86,7 @@ impl Stack for LiveStack<'_> {
     }
 }
 
-/// A copy of a stack.
+/// A copy of a stack of this process.
 pub(crate) struct CopiedStack<'a> {
     /// Address of the first byte.
     pub(crate) low: u64,
@@ -104,4 +102,23 @@ impl Stack for CopiedStack<'_> {
     }
 
     fn moved(&mut self, _sp: u64, _covered: bool) {}
+
+    /// The code may be gone by now.
+    fn read_code(&mut self, address: u64, code: &mut [u8]) -> Option<()> {
+        syscall::read_own_memory(address, code).then_some(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn code_is_read_beside_a_copy() {
+        static CODE: [u8; 5] = [1, 2, 3, 4, 5];
+        let (mut stack, mut code) = (CopiedStack { low: 0x7000, bytes: &[] }, [0; 4]);
+        assert_eq!(stack.read_code(CODE.as_ptr() as u64, &mut code), Some(()));
+        assert_eq!(code, CODE[..4]);
+        assert_eq!(stack.read_code(16, &mut code), None, "nothing is mapped there");
+    }
 }

@@ -252,6 +252,9 @@ mod tests {
                 None
             }
             fn moved(&mut self, _sp: u64, _covered: bool) {}
+            fn read_code(&mut self, _address: u64, _code: &mut [u8]) -> Option<()> {
+                None
+            }
         }
         let cut = walk(snapshot, &mut cache, start, &mut Nothing, &mut frames);
         assert_eq!((cut.depth, cut.flags), (1, flag::TRUNCATED));
@@ -268,6 +271,9 @@ mod tests {
                 Some(0x1000)
             }
             fn moved(&mut self, _sp: u64, _covered: bool) {}
+            fn read_code(&mut self, _address: u64, _code: &mut [u8]) -> Option<()> {
+                None
+            }
         }
         let start = registers(0x40_0000, 0x1000, 0x2000);
         let walk = walk(&snapshot, &mut WalkCache::boxed(), start, &mut Circle, &mut [0; MAX_FRAMES]);

@@ -212,6 +212,24 @@ mod tests {
 
     #[test]
     #[cfg(feature = "agent")]
+    fn stubs_of_linkage_tables_are_known() {
+        let is_stub = |code: &[u32]| {
+            let bytes: std::vec::Vec<u8> = code.iter().flat_map(|word| word.to_le_bytes()).collect();
+            crate::arch::is_stub(&bytes)
+        };
+        // adrp x16, 20000; ldr x17, [x16, #8]; add x16, x16, #8; br x17
+        let stub = [0x9000_0090u32, 0xf940_0611, 0x9100_2210, 0xd61f_0220];
+        assert!(is_stub(&stub));
+        // bti c; adrp; ldr; add; autia1716; br x17
+        assert!(is_stub(&[0xd503_245f, 0x9000_0090, 0xf940_0611, 0x9100_2210, 0xd503_219f, 0xd61f_0220]));
+        // stp x29, x30, [sp, #-16]!; br x17
+        assert!(!is_stub(&[0xa9bf_7bfd, 0xd61f_0220]), "it saves the return address");
+        assert!(!is_stub(&[0xb400_0040, 0xd61f_0220]), "it branches before");
+        assert!(!is_stub(&stub[..3]));
+    }
+
+    #[test]
+    #[cfg(feature = "agent")]
     fn the_code_tells_where_the_return_address_is() {
         use crate::arch::{ReturnPlace, return_place};
         // bti c; paciasp; sub sp, sp, #48; stp x29, x30, [sp, #16]; cbz x0, .-4; bl .+4;

@@ -228,7 +228,12 @@ impl ProcessUnwinder {
                 }
                 Some(CodeRule::Unknown | CodeRule::NotCalled) | None => by_frame_pointer(&registers, stack),
             };
-            if stepped == Stepped::Failed(NoValue::UnknownRegister)
+            // Code that no rule describes may be a leaf that a small program has called at its start.
+            let may_be_leaf = matches!(
+                (rule, &stepped),
+                (_, Stepped::Failed(NoValue::UnknownRegister)) | (Some(CodeRule::Unknown), Stepped::Root)
+            );
+            if may_be_leaf
                 && !is_return
                 && let Some((caller, by)) = rule.and_then(|rule| self.step_from_leaf(rule, &registers, stack))
             {
