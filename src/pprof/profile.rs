@@ -23,6 +23,16 @@ impl ValueType {
     }
 }
 
+/// An event of perf without its modifiers (`cycles:u`, `cpu_core/cycles/u`). The part of a tracepoint after
+/// the colon is its name and not a modifier.
+pub(crate) fn without_modifiers(event: &str) -> &str {
+    let is_modifiers = |text: &str| text.bytes().all(|byte| b"ukhGHpPSDIWeb".contains(&byte));
+    match event.rsplit_once([':', '/']) {
+        Some((bare, modifiers)) if is_modifiers(modifiers) => bare,
+        _ => event,
+    }
+}
+
 /// A file mapped into the address space.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Mapping {
@@ -180,8 +190,8 @@ pub struct SavedProfile {
 }
 
 impl SavedProfile {
-    /// Returns the index of a sample type, given by its kind or its position. An empty name selects
-    /// the default.
+    /// Returns the index of a sample type, given by its kind or its position. An event of perf may
+    /// be given without its modifiers, if only one is meant. An empty name selects the default.
     ///
     /// # Errors
     /// If there is no such type; the message lists the existing ones.
@@ -198,8 +208,11 @@ impl SavedProfile {
             return inside.ok_or_else(|| format!("sample_index {name} is outside the range [0..{last}]"));
         }
         let without_prefix = name.strip_prefix("inuse_").unwrap_or(name);
-        let found = self.sample_types.iter().position(|of| of.kind == name || of.kind == without_prefix);
-        found.ok_or_else(|| {
+        let position = |is_meant: &dyn Fn(&str) -> bool| self.sample_types.iter().position(|of| is_meant(&of.kind));
+        let is_event = |kind: &str| without_modifiers(kind) == name;
+        let is_only = self.sample_types.iter().filter(|of| is_event(&of.kind)).count() == 1;
+        let found = position(&|kind| kind == name || kind == without_prefix);
+        found.or_else(|| position(&is_event).filter(|_| is_only)).ok_or_else(|| {
             let kinds: Vec<&str> = self.sample_types.iter().map(|of| of.kind.as_str()).collect();
             format!("sample_index {name:?} must be one of: [{}]", kinds.join(" "))
         })
@@ -253,5 +266,23 @@ impl SavedProfile {
             }
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_event_is_found_without_its_modifiers_if_it_is_the_only_one() {
+        let index = |kinds: &[&str], name: &str| {
+            let sample_types = kinds.iter().map(|kind| ValueType::new(kind, "count")).collect();
+            SavedProfile { sample_types, ..SavedProfile::default() }.value_index(name).ok()
+        };
+        let kinds = ["samples", "cpu-clock:u", "cycles:u", "cycles:k", "sched:sched_switch"];
+        let names = ["cpu-clock", "cpu-clock:u", "cycles:k", "sched:sched_switch"];
+        assert_eq!(names.map(|name| index(&kinds, name)), [Some(1), Some(1), Some(3), Some(4)]);
+        assert_eq!(["cycles", "sched", "cpu"].map(|name| index(&kinds, name)), [None; 3]);
+        assert_eq!(index(&["cycles:u", "cycles"], "cycles"), Some(1), "the whole name goes first");
     }
 }

@@ -14,7 +14,9 @@ use super::header::{self, SampleHeader};
 use crate::pprof::error::ReadError;
 use crate::pprof::format::input::ProfileInput;
 use crate::pprof::path::base;
-use crate::pprof::profile::{Function, Label, LabelValue, Line, Location, Mapping, SavedProfile, ValueType};
+use crate::pprof::profile::{
+    Function, Label, LabelValue, Line, Location, Mapping, SavedProfile, ValueType, without_modifiers,
+};
 use crate::pprof::samples::Samples;
 use crate::tally::text::Text;
 
@@ -76,16 +78,6 @@ pub(in crate::pprof::format) fn find_start(text: &str) -> Option<usize> {
         }
     }
     None
-}
-
-/// An event without its modifiers (`cycles:u`, `cpu_core/cycles/u`). The part of a tracepoint after
-/// the colon is its name and not a modifier.
-fn strip_modifiers(event: &str) -> &str {
-    let is_modifiers = |text: &str| text.bytes().all(|byte| b"ukhGHpPSDIWeb".contains(&byte));
-    match event.rsplit_once([':', '/']) {
-        Some((bare, modifiers)) if is_modifiers(modifiers) => bare,
-        _ => event,
-    }
 }
 
 /// Reads a profile whose first sample is behind `ahead` lines.
@@ -182,7 +174,7 @@ impl ScriptReader {
     }
 
     fn begin_sample(&mut self, header: &SampleHeader<'_>) {
-        let name = strip_modifiers(header.event);
+        let name = without_modifiers(header.event);
         let event = self.event.get_or_insert_with(|| {
             let unit = if CLOCK_EVENTS.contains(&name) { "nanoseconds" } else { "count" };
             self.profile.sample_types = vec![ValueType::new("samples", "count")];
