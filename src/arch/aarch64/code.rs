@@ -56,9 +56,9 @@ fn operation(instruction: u32) -> Operation {
         // and sp, xN, #-2^n: the mask is ones from bit n on
         _ if instruction & 0xffc0_001f == 0x9240_001f => {
             let (rotation, ones) = (field(16, 6), field(10, 6) + 1);
-            match rotation + ones {
-                64 => Operation::Align { from, mask: -1 << rotation },
-                _ => Operation::Change([Some(SP), None]),
+            match ones == rotation {
+                true => Operation::Align { from, mask: -1 << (64 - ones) },
+                false => Operation::Change([Some(SP), None]),
             }
         }
         // ldp and stp of whole registers, with all kinds of addresses
@@ -208,24 +208,6 @@ mod tests {
         let signed = [0xd503_245f, 0xd503_233f, 0xa9be_7bfd, 0x9100_03fd, 0xd100_c3ff, 0xd503_23bf, 0xd65f_03c0];
         assert_eq!(size(&signed), Some(48), "a landing pad, and a signed return address");
         assert_eq!(size(&[]), None);
-    }
-
-    #[test]
-    #[cfg(feature = "agent")]
-    fn stubs_of_linkage_tables_are_known() {
-        let is_stub = |code: &[u32]| {
-            let bytes: std::vec::Vec<u8> = code.iter().flat_map(|word| word.to_le_bytes()).collect();
-            crate::arch::is_stub(&bytes)
-        };
-        // adrp x16, 20000; ldr x17, [x16, #8]; add x16, x16, #8; br x17
-        let stub = [0x9000_0090u32, 0xf940_0611, 0x9100_2210, 0xd61f_0220];
-        assert!(is_stub(&stub));
-        // bti c; adrp; ldr; add; autia1716; br x17
-        assert!(is_stub(&[0xd503_245f, 0x9000_0090, 0xf940_0611, 0x9100_2210, 0xd503_219f, 0xd61f_0220]));
-        // stp x29, x30, [sp, #-16]!; br x17
-        assert!(!is_stub(&[0xa9bf_7bfd, 0xd61f_0220]), "it saves the return address");
-        assert!(!is_stub(&[0xb400_0040, 0xd61f_0220]), "it branches before");
-        assert!(!is_stub(&stub[..3]));
     }
 
     #[test]
