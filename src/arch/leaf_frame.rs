@@ -10,6 +10,9 @@ pub(crate) trait LeafFrame {
     /// Copies code.
     fn read_code(&mut self, address: u64, code: &mut [u8]) -> Option<()>;
 
+    /// Returns a word of a file's data.
+    fn pointer(&mut self, address: u64) -> Option<u64>;
+
     /// Returns the first address of the function around an address; `None` if no table describes
     /// it.
     fn function_start(&mut self, address: u64) -> Option<u64>;

@@ -11,11 +11,6 @@ use super::{LINK_REGISTER, STACK_POINTER, decode_prologue};
 /// Number of bytes of code that are looked at.
 pub(crate) const LINK_PATH: usize = 256;
 
-/// Number of instructions of a stub, with a landing pad and a check of a signature.
-const LONGEST_STUB: usize = 6;
-/// Number of bytes of a stub.
-pub(crate) const STUB: usize = 4 * LONGEST_STUB;
-
 /// The place of the return address of interrupted code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ReturnPlace {
@@ -60,19 +55,4 @@ pub(crate) fn return_place(code: &[u8]) -> Option<ReturnPlace> {
         };
         at += length;
     }
-}
-
-/// Returns whether a function that begins with this code goes elsewhere at once, as the stubs of
-/// linkage tables do.
-pub(crate) fn is_stub(mut code: &[u8]) -> bool {
-    for _ in 0..LONGEST_STUB {
-        match decode_prologue(code) {
-            Some((Operation::Elsewhere, _)) => return true,
-            Some((Operation::Add { .. } | Operation::Load(_) | Operation::Change(_), length)) => {
-                code = code.get(length..).unwrap_or_default();
-            }
-            _ => break,
-        }
-    }
-    false
 }

@@ -7,6 +7,7 @@
 
 #[cfg(target_arch = "aarch64")]
 mod aarch64;
+mod aarch64_stub;
 #[cfg(all(test, feature = "agent"))]
 mod builtins_tests;
 #[cfg(feature = "viewer")]
@@ -21,11 +22,12 @@ mod operation;
 mod prologue;
 #[cfg(target_arch = "aarch64")]
 pub(crate) use aarch64::*;
+pub(crate) use aarch64_stub::{STUB, linkage_stub};
 #[cfg(feature = "viewer")]
 pub(crate) use interrupted_stack::interrupted_stack;
 pub(crate) use leaf_frame::{LeafCaller, LeafFrame};
 #[cfg(feature = "agent")]
-pub(crate) use link_register::{LINK_PATH, ReturnPlace, STUB, is_stub, return_place};
+pub(crate) use link_register::{LINK_PATH, ReturnPlace, return_place};
 #[cfg(feature = "agent")]
 pub(crate) use naked_functions::*;
 #[cfg(feature = "viewer")]

@@ -8,6 +8,7 @@ use object::{LittleEndian, pod};
 
 use super::elf::{Elf, ORDER, Section, string_at};
 use super::machine::{Machine, SlotRelocation};
+use crate::arch::linkage_stub;
 
 /// Maximum size of a table of relocations or symbols, and of a section of stubs.
 const MAX_BYTES: u64 = 64 << 20;
@@ -152,29 +153,17 @@ impl GotSlots {
     }
 }
 
-/// Returns the stubs of aarch64, as [`GotSlots::jumps`] does: `adrp x16, PAGE; ldr x17, [x16,
-/// #OFFSET]; add x16, x16, #OFFSET; br x17`, with `bti c` before and a check of a signature between
-/// where the file has been linked for these.
+/// Returns the stubs of aarch64, as [`GotSlots::jumps`] does.
 fn aarch64_jumps(address: u64, code: &[u8]) -> Vec<(u64, u64, u64)> {
-    const BTI_C: u32 = 0xd503_245f;
-    /// `br x17` and `braa x17, x16`.
-    const JUMPS: [u32; 2] = [0xd61f_0220, 0xd71f_0a30];
-    const LONGEST: usize = 6;
-    let instructions: Vec<u32> = code.as_chunks::<4>().0.iter().map(|bytes| u32::from_le_bytes(*bytes)).collect();
-    let address_of = |index: usize| address.wrapping_add(4 * index as u64);
-    let stub = |index: usize| {
-        let (page, load) = (instructions[index], *instructions.get(index + 1)?);
-        if page & 0x9f00_001f != 0x9000_0010 || load & 0xffc0_03ff != 0xf940_0211 {
-            return None;
-        }
-        let pages = i64::from((page << 8) as i32 >> 13 << 2 | (page >> 29 & 3) as i32);
-        let slot = (address_of(index) & !0xfff).wrapping_add_signed(pages << 12);
-        let slot = slot.wrapping_add(u64::from(load >> 10 & 0xfff) * 8);
-        let length = instructions[index..].iter().take(LONGEST).position(|instruction| JUMPS.contains(instruction))?;
-        let first = if index > 0 && instructions[index - 1] == BTI_C { index - 1 } else { index };
-        Some((address_of(first), address_of(index + length + 1), slot))
-    };
-    (0..instructions.len()).filter_map(stub).collect()
+    let (mut jumps, mut at) = (Vec::new(), 0);
+    while let Some(rest) = code.get(at..).filter(|rest| !rest.is_empty()) {
+        let start = address.wrapping_add(at as u64);
+        let stub = linkage_stub(rest, start);
+        let length = stub.map_or(4, |stub| stub.length);
+        jumps.extend(stub.map(|stub| (start, start.wrapping_add(length as u64), stub.slot)));
+        at += length;
+    }
+    jumps
 }
 
 pub(super) fn array<T: pod::Pod>(elf: &Elf, section: &Section) -> Option<Vec<T>> {

@@ -7,7 +7,7 @@ use crate::agent::unwind::modules::{CodeLocation, Snapshot};
 use crate::agent::unwind::registers::Caller;
 use crate::agent::unwind::stack::Stack;
 use crate::agent::unwind::step::{Step, StepReads, WalkFrame, place_of_return};
-use crate::arch::{CallBefore, LINK_REGISTER, LONGEST_CALL, ReturnPlace, STUB, call_before, is_stub};
+use crate::arch::{CallBefore, LINK_REGISTER, LONGEST_CALL, ReturnPlace, STUB, call_before, linkage_stub};
 
 /// Words above the stack pointer among which the return address is looked for.
 const MAX_WORDS: u64 = 64;
@@ -76,7 +76,7 @@ fn leads_elsewhere(called: u64, stack: &mut impl Stack) -> Option<bool> {
     }
     let mut code = [0; STUB];
     stack.read_code(called, &mut code)?;
-    Some(is_stub(&code))
+    Some(linkage_stub(&code, called).is_some())
 }
 
 /// Returns the function that a call before this address has named, 0 for none; `None` if the code

@@ -32,6 +32,11 @@ impl<S: Stack> LeafFrame for LeafOnStack<'_, S> {
         self.stack.read_code(address, code)
     }
 
+    fn pointer(&mut self, address: u64) -> Option<u64> {
+        let mut word = [0; 8];
+        self.stack.read_code(address, &mut word).map(|()| u64::from_ne_bytes(word))
+    }
+
     fn function_start(&mut self, address: u64) -> Option<u64> {
         let CodeLocation::Module(module) = self.snapshot.locate(address) else { return None };
         let (tables, in_file) = self.snapshot.lookup(module, address)?;

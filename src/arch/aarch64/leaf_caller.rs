@@ -10,7 +10,7 @@ use super::code::decode;
 use super::machine_code::{INSTRUCTION, call_before};
 use super::registers::{LINK, STACK_POINTER, strip_signature};
 use crate::arch::operation::Operation;
-use crate::arch::{CallBefore, LeafCaller, LeafFrame};
+use crate::arch::{CallBefore, LeafCaller, LeafFrame, STUB, linkage_stub};
 
 /// Words above the stack pointer among which the caller's return address is looked for.
 const MAX_WORDS: u64 = 64;
@@ -66,7 +66,8 @@ fn call_in(frame: &mut impl LeafFrame, caller: u64, pc: u64, return_address: u64
 
 /// Returns whether a function sleeps at `pc`, or jumps to one that does so, with the stack and the
 /// link register as they were when it was called.
-fn leads_to(frame: &mut impl LeafFrame, mut from: u64, pc: u64) -> bool {
+fn leads_to(frame: &mut impl LeafFrame, from: u64, pc: u64) -> bool {
+    let mut from = behind_stub(frame, from);
     for _ in 0..MAX_BEFORE_JUMP {
         if is_start(frame, from, pc) {
             return true;
@@ -76,7 +77,7 @@ fn leads_to(frame: &mut impl LeafFrame, mut from: u64, pc: u64) -> bool {
         let moves = |register: usize| [STACK_POINTER, LINK].contains(&register);
         let is_moved = match operation {
             Operation::Jump(offset) => {
-                from = from.wrapping_add_signed(offset);
+                from = behind_stub(frame, from.wrapping_add_signed(offset));
                 continue;
             }
             Operation::Add { to, .. } => moves(to),
@@ -92,6 +93,13 @@ fn leads_to(frame: &mut impl LeafFrame, mut from: u64, pc: u64) -> bool {
         from = from.wrapping_add(INSTRUCTION as u64);
     }
     false
+}
+
+/// Returns the function to which a stub of a linkage table jumps, of other code its own address.
+fn behind_stub(frame: &mut impl LeafFrame, address: u64) -> u64 {
+    let mut code = [0; STUB];
+    let stub = frame.read_code(address, &mut code).and_then(|()| linkage_stub(&code, address));
+    stub.and_then(|stub| frame.pointer(stub.slot)).unwrap_or(address)
 }
 
 /// Returns whether an address is the first one of the function around `pc`.
@@ -146,6 +154,10 @@ mod tests {
             let bytes: Vec<u8> = CODE.iter().flat_map(|word| word.to_le_bytes()).chain([0; BLOCK]).collect();
             code.copy_from_slice(bytes.get(at..at + code.len())?);
             Some(())
+        }
+
+        fn pointer(&mut self, _address: u64) -> Option<u64> {
+            None
         }
 
         fn function_start(&mut self, address: u64) -> Option<u64> {

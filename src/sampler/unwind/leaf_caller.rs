@@ -27,6 +27,11 @@ impl LeafFrame for LeafInCopy<'_> {
             .then_some(())
     }
 
+    fn pointer(&mut self, address: u64) -> Option<u64> {
+        let mut word = [0; 8];
+        (self.unwinder.source.read_memory(address, &mut word) == word.len()).then(|| u64::from_ne_bytes(word))
+    }
+
     fn function_start(&mut self, address: u64) -> Option<u64> {
         let ProcessUnwinder { code, reader, .. } = &mut *self.unwinder;
         let ModuleCode { image, tables } = code.find(address)?;
