@@ -43,6 +43,7 @@ fetch_system() {
     dpkg-deb -x "$work"/debs/musl-dev_*.deb "$work/musl"
     rm -rf "$work/root"
     debootstrap --arch=arm64 --foreign --variant=minbase "$suite" "$work/root" "$mirror" > "$work/debootstrap.txt"
+    cp "$(find "$work/busybox" -path '*/bin/busybox')" "$work/root/usr/bin/"
     for folder in proc sys; do [ ! -L "$work/root/$folder" ] || { rm "$work/root/$folder" && mkdir "$work/root/$folder"; }; done
     for deb in "$work"/debs/lib*.deb; do dpkg-deb --fsys-tarfile "$deb" | tar -x --keep-directory-symlink -C "$work/root"; done
     touch "$work/root/.whole"
@@ -80,7 +81,7 @@ make_initrd() {
 boot() {
     local kernel=$1 cpu=$2 command=$3
     rm -f "$work/root/.done"
-    printf '%s\n' 'export PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root TERM=xterm' 'ip link set lo up' 'cd /root' \
+    printf '%s\n' 'export PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root TERM=xterm' 'busybox ip link set lo up' 'cd /root' \
         "set -e; $command" 'touch /.done; sync; echo o > /proc/sysrq-trigger; sleep 20' > "$work/root/.guest"
     timeout --foreground 900 qemu-system-aarch64 -M virt -cpu "$cpu" -accel tcg,thread=multi -smp 2 -m 2G -nographic -no-reboot -nic none \
         -kernel "$(find "$work/$kernel/boot" -name 'vmlinuz-*')" -initrd "$work/$kernel.initrd" \
@@ -96,8 +97,11 @@ compile() {
 
 build() {
     rustup target add "$target"
-    CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER=aarch64-linux-gnu-gcc cargo build --locked --target "$target"
+    export CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER=aarch64-linux-gnu-gcc
+    cargo build --locked --target "$target"
     cp "target/$target/debug/sigtop" "$work/root/root/"
+    cargo test --locked --all-features --target "$target" --lib --no-run --message-format=json |
+        sed -n 's/.*"executable":"\([^"]*\)".*/\1/p' | xargs -I{} cp {} "$work/root/root/library-tests"
     local optimization bti=(-nostartfiles "$programs/bti_start.S" -Wl,-z,force-bti)
     local tableless=(-g0 -fno-asynchronous-unwind-tables -fno-unwind-tables) libc="$work/musl/usr/lib/aarch64-linux-musl"
     for optimization in O0 O1 O2 O3; do
@@ -136,6 +140,11 @@ record --symbols --clock wall -o waits.sigtop -- ./waits
 record --symbols --clock alloc -o allocations.sigtop -- ./waits
 record --symbols -o chain.sigtop -- ./plain-O2
 for kind in top traces tags; do ./sigtop --no-config report --$kind chain.sigtop > chain.$kind.txt 2>> errors.txt; done'
+# The tests of what depends on the processor, with framehop as the oracle of stacks.
+boot kernel max,pauth-impdef=on './library-tests agent:: arch:: attach:: process:: sampler:: wire:: > library-tests.txt 2>&1' || {
+    cat "$work/root/root/library-tests.txt"
+    exit 1
+}
 # A processor with pointer authentication, branch targets and SVE.
 boot kernel max,pauth-impdef=on "$record"'
 for program in signed-*; do each $program; done

@@ -451,7 +451,7 @@ mod tests {
             let mut command = std::process::Command::new("sleep");
             let child = command.arg0(title).arg("60").spawn().unwrap();
             // The kernel lets the parent go on before the arguments are in place.
-            while command_line(child.id()).is_empty() {
+            while command_line(child.id()).first().is_none_or(|name| name != title) {
                 std::thread::yield_now();
             }
             child

@@ -254,6 +254,7 @@ fn raise_sigsegv(signal: i32, mask: u64) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::arch::PUSHED_BY_CALL;
 
     #[test]
     fn frames_are_moved_to_where_the_kernel_writes_them() {
@@ -262,8 +263,8 @@ mod tests {
         let small = ProgramStack { start: 0x10_0000, size: 0x800 };
         let [frame, state] =
             destination(none, 0x7fff_1234, 2696, HandlerStack::ProgramStack).expect("the stack is unlimited");
-        assert!(state + 2696 <= 0x7fff_1234 - RED_ZONE as usize && state.is_multiple_of(64));
-        assert!(frame + FRAME_SIZE <= state && frame % 16 == 8);
+        assert!(state + 2696 <= 0x7fff_1234 - RED_ZONE as usize && state.is_multiple_of(FRAME_STATE_ALIGNMENT));
+        assert!(frame + FRAME_SIZE <= state && frame % 16 == PUSHED_BY_CALL as usize);
         let [frame, _] =
             destination(large, 0x7fff_1234, 2696, HandlerStack::ProgramStack).expect("the stack is large enough");
         assert!(large.holds(frame));

@@ -228,7 +228,7 @@ mod tests {
         let mut frames = [0; MAX_FRAMES];
         let registers = match start {
             (ip, sp, None) => Registers::of_sleeper(ip, sp),
-            (ip, sp, Some(bp)) => Registers::by_hand([0, 0, 0, 0, 0, 0, bp, sp, 0, 0, 0, 0, 0, 0, 0, 0, ip + 1]),
+            (ip, sp, Some(bp)) => Registers::with_base(ip, sp, bp),
         };
         let walk = walk(snapshot, cache, registers, stack, &mut frames);
         (frames[..walk.depth].to_vec(), walk.flags)
@@ -373,7 +373,7 @@ mod tests {
         for (depth, has_gap) in [(20, false), (200, true)] {
             at_depth(depth, &mut |(ip, sp, bp)| {
                 let (mut cache, mut frames) = (WalkCache::boxed(), [0; MAX_FRAMES]);
-                let start = Registers::by_hand([0, 0, 0, 0, 0, 0, bp.unwrap_or(0), sp, 0, 0, 0, 0, 0, 0, 0, 0, ip + 1]);
+                let start = Registers::with_base(ip, sp, bp.unwrap_or(0));
                 let mut stack = LiveStack::new(&snapshot, sp, true);
                 // The second walk replays the first one.
                 for _ in 0..2 {

@@ -38,6 +38,14 @@ impl Registers {
         Registers { values, whole: false }
     }
 
+    /// Returns registers of interrupted code of which only these three are not zero.
+    #[cfg(test)]
+    pub(crate) fn with_base(ip: u64, sp: u64, bp: u64) -> Registers {
+        let mut registers = Registers::of_sleeper(ip, sp);
+        (registers.values[crate::arch::FRAME_POINTER], registers.whole) = (bp, true);
+        registers
+    }
+
     /// Returns the instruction pointer.
     pub(crate) fn ip(&self) -> u64 {
         self.values[PROGRAM_COUNTER]

@@ -277,7 +277,7 @@ mod tests {
         let rule = PackedRule {
             cfa: CallerValue::Register(10, 0),
             return_address: CallerValue::AtCfa(-8),
-            saved: [CallerValue::AtRegister(6, 0)],
+            saved: [CallerValue::AtRegister(FRAME_POINTER as u8, 0)],
         };
         let mut caller_of = |bp: u64| {
             let mut registers = Registers::by_hand([0; REGISTERS]);

@@ -200,13 +200,7 @@ mod tests {
     use super::*;
     use crate::agent::unwind::modules::{CodeLocation, Modules};
     use crate::agent::unwind::stack::LiveStack;
-    use crate::arch::{FRAME_POINTER, current_registers};
-
-    fn registers(ip: u64, sp: u64, bp: u64) -> Registers {
-        let mut registers = Registers::of_sleeper(ip, sp);
-        (registers.values[FRAME_POINTER], registers.whole) = (bp, true);
-        registers
-    }
+    use crate::arch::current_registers;
 
     #[test]
     fn the_agents_own_frames_count_with_their_caller_and_no_stack_becomes_empty() {
@@ -235,7 +229,7 @@ mod tests {
         assert!(modules.refresh().is_some_and(|update| update.has_new_code));
         let snapshot = &modules.snapshot();
         let (ip, sp, bp) = current_registers();
-        let start = registers(ip, sp, bp);
+        let start = Registers::with_base(ip, sp, bp);
         let (mut cache, mut frames) = (WalkCache::boxed(), [0; MAX_FRAMES]);
 
         let whole = walk(snapshot, &mut cache, start, &mut LiveStack::new(snapshot, sp, true), &mut frames);
@@ -275,7 +269,7 @@ mod tests {
                 None
             }
         }
-        let start = registers(0x40_0000, 0x1000, 0x2000);
+        let start = Registers::with_base(0x40_0000, 0x1000, 0x2000);
         let walk = walk(&snapshot, &mut WalkCache::boxed(), start, &mut Circle, &mut [0; MAX_FRAMES]);
         assert_eq!(walk.flags, flag::TRUNCATED);
         assert!(walk.depth < 3 && walk.uncovered);

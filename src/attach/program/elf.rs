@@ -216,7 +216,7 @@ mod tests {
         else {
             panic!("not seen as a program")
         };
-        assert!(interpreter.unwrap().ends_with(b"ld-linux-x86-64.so.2"));
+        assert!(interpreter.unwrap().windows(9).any(|part| part == b"/ld-linux"));
         assert!(!go);
         assert!(needed.iter().any(|name| name == b"libc.so.6"), "{needed:?}");
     }
@@ -229,8 +229,8 @@ mod tests {
         assert_eq!(inspect_bytes(b"\x7fELF\x02\x01\x01\0"), ElfKind::NoProgram);
         let mut own = std::fs::read("/proc/self/exe").unwrap();
         own.truncate(1 << 16);
-        own[18..20].copy_from_slice(&183u16.to_le_bytes());
-        assert_eq!(inspect_bytes(&own), ElfKind::Foreign(183));
+        own[18..20].copy_from_slice(&8u16.to_le_bytes());
+        assert_eq!(inspect_bytes(&own), ElfKind::Foreign(8));
         own[5] = 2;
         own[18..20].copy_from_slice(&21u16.to_be_bytes());
         assert_eq!(inspect_bytes(&own), ElfKind::Foreign(21));

@@ -64,6 +64,7 @@ impl ThreadRegisters {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::arch::FRAME_POINTER;
 
     #[test]
     fn a_register_is_known_once_it_is_set() {
@@ -78,9 +79,12 @@ mod tests {
     fn context_is_read_by_dwarf_numbers() {
         let read =
             |words| ThreadRegisters::read_context(0x1000, |at| Some((at - 0x1000) / 8).filter(|&word| word < words));
-        let registers = read(23).unwrap();
-        assert_eq!((registers.ip, registers.get(STACK_POINTER), registers.get(6)), (21, Some(20), Some(15)));
-        assert_eq!((registers.get(8), registers.get(0)), (Some(5), Some(18)));
-        assert_eq!(read(20), None);
+        let last = CONTEXT_WORDS.into_iter().max().unwrap();
+        let registers = read(last + 1).unwrap();
+        assert_eq!(registers.ip, CONTEXT_WORDS[PROGRAM_COUNTER]);
+        for number in [0, 8, FRAME_POINTER, STACK_POINTER] {
+            assert_eq!(registers.get(number), Some(CONTEXT_WORDS[number]));
+        }
+        assert_eq!(read(last), None);
     }
 }

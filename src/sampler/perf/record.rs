@@ -46,7 +46,8 @@ pub(in super::super) enum Record<'a> {
     Started { thread: ThreadNumbers, maker: ThreadNumbers },
     /// A thread ends.
     Ended(ThreadNumbers),
-    /// A thread has used this CPU time on one CPU, ns. It is written at its end.
+    /// A thread has used this CPU time on one CPU, ns. It is written at its end, by
+    /// some kernels.
     Used { thread: ThreadNumbers, cpu_ns: u64 },
     /// A thread has this name now.
     Named { thread: ThreadNumbers, name: Vec<u8> },

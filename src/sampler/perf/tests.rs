@@ -8,18 +8,29 @@ use proptest::prelude::*;
 
 use super::record_bytes::RecordBytes;
 use super::*;
-use crate::sampler::clock::monotonic_ns;
+use crate::arch;
+use crate::sampler::clock::{monotonic_ns, thread_cpu_ns};
 
 fn own_tid() -> u32 {
     nix::unistd::gettid().as_raw() as u32
 }
 
+/// Takes so much CPU time.
 #[inline(never)]
 fn burn(ms: u64) {
-    let end_ns = monotonic_ns() + 1_000_000 * ms;
-    while monotonic_ns() < end_ns {
+    let end_ns = thread_cpu_ns() + 1_000_000 * ms;
+    while thread_cpu_ns() < end_ns {
         std::hint::spin_loop();
     }
+}
+
+/// Whether this kernel tells what a thread has used. Those before 6.18 that are newer than 5.12 do
+/// not: for them it has been forgotten already.
+fn writes_used_time() -> bool {
+    let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap();
+    let mut numbers = release.split(['.', '-']).map_while(|number| number.parse::<u32>().ok());
+    let version = (numbers.next().unwrap(), numbers.next().unwrap());
+    !((5, 13)..(6, 18)).contains(&version)
 }
 
 /// The records of these threads of this process, up to now.
@@ -71,28 +82,31 @@ fn a_thread_and_those_that_it_makes_are_sampled() {
         let (mut weights, mut started, mut used_ns, mut names) = ([0; 2], None, 0, Vec::new());
         let pid = std::process::id();
         let mut ended = Vec::new();
-        read(&mut rings, |at_ns, record| match record {
-            Record::Sample(sample) => {
-                assert_eq!(sample.thread.pid, pid);
-                let registers = sample.registers.unwrap();
-                let mut stack = vec![0; sample.stack_length()];
-                assert_eq!(sample.copy_stack(&mut stack), stack.len());
-                assert!(registers.ip != 0 && !stack.is_empty());
-                if let Some(at) = [tid, child].iter().position(|&it| it == sample.thread.tid) {
-                    weights[at] += events.weigh(sample, at_ns, monotonic_ns()).unwrap_or(0);
+        // A thread is joined before the kernel has written its end.
+        while !ended.contains(&child) {
+            read(&mut rings, |at_ns, record| match record {
+                Record::Sample(sample) => {
+                    assert_eq!(sample.thread.pid, pid);
+                    let registers = sample.registers.unwrap();
+                    let mut stack = vec![0; sample.stack_length()];
+                    assert_eq!(sample.copy_stack(&mut stack), stack.len());
+                    assert!(registers.ip != 0 && !stack.is_empty());
+                    if let Some(at) = [tid, child].iter().position(|&it| it == sample.thread.tid) {
+                        weights[at] += events.weigh(sample, at_ns, monotonic_ns()).unwrap_or(0);
+                    }
                 }
-            }
-            Record::Started { thread, maker } if maker.tid == tid => started = Some(*thread),
-            Record::Used { thread, cpu_ns } if thread.tid == child => used_ns += cpu_ns,
-            Record::Named { thread, name } if thread.tid == child => names.push(name.clone()),
-            Record::Ended(thread) => ended.push(thread.tid),
-            _ => {}
-        });
+                Record::Started { thread, maker } if maker.tid == tid => started = Some(*thread),
+                Record::Used { thread, cpu_ns } if thread.tid == child => used_ns += cpu_ns,
+                Record::Named { thread, name } if thread.tid == child => names.push(name.clone()),
+                Record::Ended(thread) => ended.push(thread.tid),
+                _ => {}
+            });
+        }
         assert_eq!(started, Some(ThreadNumbers { pid, tid: child }));
         assert!(weights[0] > 10_000_000, "{} ns sampled of the CPU time in 60 ms", weights[0]);
-        assert!(used_ns > 1_000_000, "{used_ns} ns of the CPU time in 40 ms");
+        assert!(used_ns > 1_000_000 || !writes_used_time(), "{used_ns} ns of the CPU time in 40 ms");
         assert!(names.iter().any(|name| name == b"of a burner"), "{names:?}");
-        assert!(ended.contains(&child) && !ended.contains(&tid));
+        assert!(!ended.contains(&tid));
     }
     is_read.store(true, Ordering::Release);
     burner.join().unwrap();
@@ -117,7 +131,7 @@ fn sample_record(stack: usize) -> Vec<u8> {
     // A marker and two functions of the kernel.
     body.extend([3, -128_i64 as u64, 0xffff_ffff_8100_0000, 0xffff_ffff_8200_0000]);
     body.push(2);
-    body.extend(100..117);
+    body.extend((100..).take(arch::SAMPLED_REGISTERS.count_ones() as usize));
     body.push(stack as u64);
     body.extend((0..stack as u64 / 8).map(|word| word + 1));
     if stack > 0 {
@@ -132,12 +146,13 @@ fn sample_record(stack: usize) -> Vec<u8> {
 
 #[test]
 fn a_sample_has_its_fields() {
+    let ip = arch::sampled_registers(&std::array::from_fn(|at| 100 + at as u64))[arch::PROGRAM_COUNTER];
     for stack in [0, 64] {
         let bytes = sample_record(stack);
         let Record::Sample(sample) = Record::decode(RecordBytes::new(&bytes, &[])) else { panic!("{stack}") };
         assert_eq!((sample.thread, sample.cpu, sample.period_ns), (ThreadNumbers { pid: 7, tid: 8 }, 3, 1_000_000));
         assert_eq!(sample.kernel, [0xffff_ffff_8100_0000, 0xffff_ffff_8200_0000]);
-        assert_eq!(sample.registers.map(|registers| registers.ip), Some(108));
+        assert_eq!(sample.registers.map(|registers| registers.ip), Some(ip));
         let mut copied = [0; 64];
         assert_eq!(sample.copy_stack(&mut copied), if stack == 0 { 0 } else { 16 });
         assert_eq!(copied[8..9], if stack == 0 { [0] } else { [2] });

@@ -81,7 +81,7 @@ impl Expressions {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::arch::STACK_POINTER;
+    use crate::arch::{FRAME_POINTER, PROGRAM_COUNTER, STACK_POINTER};
 
     #[test]
     fn expressions_read_registers_and_stack() {
@@ -97,12 +97,14 @@ mod tests {
             let id = expressions.add(bytes).unwrap();
             expressions.evaluate(id, 5, &registers, &stack)
         };
-        // *(rsp + 24) + 8.
-        assert_eq!(value(&[0x77, 24, 0x06, 0x23, 8]), Ok(0x777f));
-        // rsp + 8 + ((ip & 15) >= 11) * 8: the lazy stub of a linkage table.
-        assert_eq!(value(&[0x77, 8, 0x80, 0, 0x3f, 0x1a, 0x3b, 0x2a, 0x33, 0x24, 0x22]), Ok(0x1010));
-        assert_eq!(value(&[0x76, 0]), Err(NoValue::UnknownRegister));
-        assert_eq!(value(&[0x77, 0x80, 2, 0x06]), Err(NoValue::NoStack(0x1100)));
+        // Registers by DW_OP_bregx.
+        let [sp, pc, base] = [STACK_POINTER, PROGRAM_COUNTER, FRAME_POINTER].map(|number| number as u8);
+        // *(sp + 24) + 8.
+        assert_eq!(value(&[0x92, sp, 24, 0x06, 0x23, 8]), Ok(0x777f));
+        // sp + 8 + ((pc & 15) >= 11) * 8: the lazy stub of a linkage table.
+        assert_eq!(value(&[0x92, sp, 8, 0x92, pc, 0, 0x3f, 0x1a, 0x3b, 0x2a, 0x33, 0x24, 0x22]), Ok(0x1010));
+        assert_eq!(value(&[0x92, base, 0]), Err(NoValue::UnknownRegister));
+        assert_eq!(value(&[0x92, sp, 0x80, 2, 0x06]), Err(NoValue::NoStack(0x1100)));
         assert_eq!(value(&[0x23, 3]), Ok(8), "the canonical frame address is on the stack");
         // A jump to itself ends, and so does an empty stack.
         assert_eq!(value(&[0x2f, 0xfd, 0xff]), Err(NoValue::Lost));

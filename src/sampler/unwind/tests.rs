@@ -5,6 +5,7 @@ use std::sync::mpsc;
 use super::frame_section::{FrameSection, FrameSectionKind};
 use super::tables::{TableLookup, TableReader};
 use super::*;
+use crate::arch::recorded_call;
 use crate::process::waits::SleepLocation;
 use crate::sampler::ptrace::read_memory;
 
@@ -25,7 +26,7 @@ fn sleeper(tid: u32) -> ThreadRegisters {
     loop {
         let line = std::fs::read(format!("/proc/self/task/{tid}/syscall")).unwrap();
         if let Some(SleepLocation { ip, sp, call: Some(call) }) = SleepLocation::parse(&line)
-            && call.number == Some(libc::SYS_futex as u32)
+            && call.number == Some(recorded_call(libc::SYS_futex as u32))
         {
             return ThreadRegisters::of_sleeper(ip, sp);
         }
@@ -111,7 +112,7 @@ fn damaged_tables_are_survived() {
         let mut stack = StackCopy::default();
         stack.add(0x7fff_0000_0000, 4096, |bytes| bytes.len());
         for function in section.first_addresses().into_iter().step_by(7) {
-            match reader.compile_in(&section, function.wrapping_add(next(40) as u64)) {
+            match reader.compile_in(&section, function.wrapping_add(next(200) as u64)) {
                 TableLookup::Rule { rule, .. } => {
                     rule.apply(&registers, &stack, &reader.expressions);
                     rules += 1;
