@@ -217,8 +217,8 @@ fn walks_are_framehops_walks() {
             }
             let start = REGISTERS.lock().expect("no panic").expect("it was stopped");
             let (ours, theirs) = both_ways(&snapshot, &mut cache, (&unwinder, &mut rules), start);
-            // Where calls leave the return address in a register, framehop ends at a frame pointer of
-            // zero, which a thread's first function may have, too.
+            // Where calls leave the return address in a register, framehop ends at a frame pointer
+            // of zero, which a thread's first function may have, too.
             let outermost = usize::from(LINK_REGISTER.is_some() && ours.len() == theirs.len() + 1);
             if ours[..ours.len() - outermost] == theirs {
                 (equal, frames) = (equal + 1, frames + ours.len());

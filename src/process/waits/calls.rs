@@ -333,11 +333,14 @@ mod tests {
 
     #[test]
     fn a_line_of_the_kernel_is_parsed_or_refused() {
-        let of = |number: i64, words: &str| BlockingCall::parse(format!("{number} {words}").as_bytes()).unwrap();
-        let call = of(libc::SYS_futex, "0x7f00 0x80 0x2 0x0 0x0 0x0 0x7ffd10 0x7f12\n");
+        let of = |recorded: u32, words: &str| {
+            let number = (0..1024).find(|&number| recorded_call(number) == recorded).unwrap();
+            BlockingCall::parse(format!("{number} {words}").as_bytes()).unwrap()
+        };
+        let call = of(FUTEX, "0x7f00 0x80 0x2 0x0 0x0 0x0 0x7ffd10 0x7f12\n");
         assert_eq!(call, futex(0x80, 2));
         assert_eq!((call.futex(), call.descriptor()), (Some(0x7f00), None));
-        let call = of(libc::SYS_read, "0x3 0x7ffc 0x400 0x0 0x0 0x0 0x7ffd10 0x7f12");
+        let call = of(0, "0x3 0x7ffc 0x400 0x0 0x0 0x0 0x7ffd10 0x7f12");
         assert_eq!((call.reason(), call.descriptor(), call.futex()), (WaitReason::Read, Some(3), None));
         assert_eq!(BlockingCall::parse(b"-1 0x7ffd10 0x7f12\n").unwrap().reason(), WaitReason::Memory);
         for line in

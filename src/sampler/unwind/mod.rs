@@ -228,7 +228,7 @@ impl ProcessUnwinder {
                 }
                 Some(CodeRule::Unknown | CodeRule::NotCalled) | None => by_frame_pointer(&registers, stack),
             };
-            // Code that no rule describes may be a leaf that a small program has called at its start.
+            // Code that no rule describes may be a leaf that a small program calls at its start.
             let may_be_leaf = matches!(
                 (rule, &stepped),
                 (_, Stepped::Failed(NoValue::UnknownRegister)) | (Some(CodeRule::Unknown), Stepped::Root)
