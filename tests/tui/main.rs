@@ -26,6 +26,7 @@ mod session;
 #[path = "../harness/skips.rs"]
 mod skips;
 mod stage;
+mod tasks;
 mod terminal;
 mod threads;
 mod waits;
