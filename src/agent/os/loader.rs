@@ -228,7 +228,8 @@ impl Symbols {
             // string table.
             unsafe {
                 let symbol = &*self.symbols.add(index as usize);
-                let function = symbol.info & 15 == 2 && symbol.section != 0 && symbol.value != 0;
+                // STT_NOTYPE or STT_FUNC: some functions in assembly have no type.
+                let function = matches!(symbol.info & 15, 0 | 2) && symbol.section != 0 && symbol.value != 0;
                 let equal =
                     function && text::starts_with(self.strings.add(symbol.name as usize), name.to_bytes_with_nul());
                 equal.then_some(symbol.value + self.bias)
