@@ -16,11 +16,11 @@ const PIECES: usize = MAPPING_PIECES;
 /// Pages are counted in units of the smallest ones that a kernel has: 4 KiB.
 const PAGE_BITS: u32 = 12;
 /// A range of pages in one word: the first page, and in the lower bits the number of pages.
-const COUNT_BITS: u32 = 28;
+const COUNT_BITS: u32 = 27;
 const COUNT: u64 = (1 << COUNT_BITS) - 1;
 /// Number of pages that a process can map, and bit of the first page of a piece that mremap(2) is
 /// moving: no range of addresses meets it.
-const MOVING: u64 = 1 << (47 - PAGE_BITS);
+const MOVING: u64 = 1 << (48 - PAGE_BITS);
 
 /// State of a piece that is being written.
 const CLAIMED: u64 = 1;
@@ -104,7 +104,7 @@ impl SampledMappings {
     }
 
     /// Watches the mapping of an allocation. Returns false if there is no room for it, or if it is
-    /// larger than a terabyte.
+    /// larger than half a terabyte.
     pub(crate) fn watch(&self, id: u32, address: usize, length: usize) -> bool {
         let (first, end) = pages(address, length);
         let whole = end - first;
@@ -299,7 +299,7 @@ mod tests {
     fn mappings_without_a_place_are_refused() {
         let mappings = fresh();
         assert!(!mappings.watch(1, BASE, 2 << 40), "too large");
-        assert!(!mappings.watch(1, 1 << 47, PAGE), "too far");
+        assert!(!mappings.watch(1, 1 << 48, PAGE), "too far");
         for id in 0..PIECES as u32 {
             assert!(mappings.watch(id, BASE + 2 * PAGE * id as usize, PAGE));
         }

@@ -9,8 +9,13 @@ const UNKNOWN_OFFSET: u32 = crate::wire::interpreter::UNKNOWN_OFFSET;
 /// Number of low bits of a code object's address that are 0.
 const ALIGNMENT_BITS: u32 = 3;
 
-/// The highest address of a code object plus one: what user space has with four levels of pages.
-pub(super) const MAX_ADDRESS: u64 = 1 << 47;
+/// The highest address of a code object plus one: what user space has on any processor unless a
+/// program asks for more.
+pub(super) const MAX_ADDRESS: u64 = 1 << 48;
+/// The bit of an address that the first word has no room for. The second has it, above the hash.
+const HIGHEST: u64 = 1 << 47;
+const HASH_BITS: u32 = 61;
+const HASH: u64 = (1 << HASH_BITS) - 1;
 
 /// A frame of an interpreter. It is written as two words.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -19,7 +24,7 @@ pub(super) struct Sighting {
     pub(super) code: u64,
     /// Offset of the instruction in code units, or [`UNKNOWN_OFFSET`].
     pub(super) offset: u32,
-    /// Hash of the code object's contents, 62 bits.
+    /// Hash of the code object's contents, 61 bits.
     pub(super) identity: u64,
 }
 
@@ -27,9 +32,10 @@ impl Sighting {
     /// Packs the sighting into two words of a stack.
     pub(super) fn pack(self) -> [u64; 2] {
         let offset = u64::from(self.offset.min(UNKNOWN_OFFSET));
+        let is_high = u64::from(self.code & HIGHEST != 0);
         [
-            INTERPRETED | self.code >> ALIGNMENT_BITS << OFFSET_BITS | offset,
-            INTERPRETED | IDENTITY | (self.identity & (IDENTITY - 1)),
+            INTERPRETED | (self.code & (HIGHEST - 1)) >> ALIGNMENT_BITS << OFFSET_BITS | offset,
+            INTERPRETED | IDENTITY | is_high << HASH_BITS | (self.identity & HASH),
         ]
     }
 
@@ -39,18 +45,18 @@ impl Sighting {
         let &[frame, identity, ..] = words else { return None };
         let kinds = (frame & (INTERPRETED | IDENTITY), identity & (INTERPRETED | IDENTITY));
         (kinds == (INTERPRETED, INTERPRETED | IDENTITY)).then_some(Sighting {
-            code: (frame & (IDENTITY - 1)) >> OFFSET_BITS << ALIGNMENT_BITS,
+            code: (frame & (IDENTITY - 1)) >> OFFSET_BITS << ALIGNMENT_BITS | (identity >> HASH_BITS & 1) * HIGHEST,
             offset: frame as u32 & UNKNOWN_OFFSET,
-            identity: identity & (IDENTITY - 1),
+            identity: identity & HASH,
         })
     }
 }
 
-/// Returns a hash of some words, 62 bits.
+/// Returns a hash of some words, 61 bits.
 pub(super) fn identity_of(words: &[u64]) -> u64 {
     const FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
     let hash = words.iter().fold(0u64, |hash, &word| (hash ^ word).wrapping_mul(FACTOR).rotate_left(29));
-    (hash ^ hash >> 32) & (IDENTITY - 1)
+    (hash ^ hash >> 32) & HASH
 }
 
 #[cfg(test)]
@@ -59,8 +65,10 @@ mod tests {
 
     #[test]
     fn a_sighting_comes_back_from_its_words() {
-        let sighting = Sighting { code: MAX_ADDRESS - 8, offset: 77, identity: IDENTITY - 1 };
+        let sighting = Sighting { code: MAX_ADDRESS - 8, offset: 77, identity: HASH };
         assert_eq!(Sighting::unpack(&sighting.pack()), Some(sighting));
+        let low = Sighting { code: HIGHEST - 8, offset: 3, identity: 5 };
+        assert_eq!(Sighting::unpack(&low.pack()), Some(low));
         let far = Sighting { offset: u32::MAX, ..sighting };
         assert_eq!(Sighting::unpack(&far.pack()).map(|far| far.offset), Some(UNKNOWN_OFFSET));
         let [frame, identity] = sighting.pack();
