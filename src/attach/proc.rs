@@ -24,6 +24,10 @@ const MAX_FILE: u64 = 64 << 20;
 const MAX_ASKED: usize = 64;
 /// The bit of [`ProcStat::flags`] for a kernel thread (PF_KTHREAD).
 const KERNEL_THREAD: u32 = 0x0020_0000;
+/// Flag of threads that end.
+const EXITING: u32 = 4;
+/// The bit of SIGKILL among signals.
+const SIGKILL: u64 = 1 << 8;
 /// The bit for a thread of a process that runs in the kernel alone, for io_uring (PF_IO_WORKER).
 const IO_WORKER: u32 = 0x10;
 
@@ -49,6 +53,8 @@ pub struct ProcStat {
     pub start_ticks: u64,
     /// Address of the bottom of the stack, which an exec changes; 0 if it may not be read.
     pub stack_start: u64,
+    /// Signals for this thread that it has not taken yet: bit n−1 is signal n, up to 31.
+    pending: u64,
 }
 
 impl ProcStat {
@@ -86,12 +92,18 @@ impl ProcStat {
             threads: number(20)?,
             start_ticks: number(22)?,
             stack_start: number(28).unwrap_or_default(),
+            pending: number(31).unwrap_or_default(),
         })
     }
 
     /// Returns whether the thread has ended and was not reaped.
     pub fn is_ended_thread(&self) -> bool {
         matches!(self.state, b'Z' | b'X' | b'x')
+    }
+
+    /// Returns whether the thread ends, or was told to with its whole process.
+    pub fn is_ending(&self) -> bool {
+        self.is_ended_thread() || self.flags & EXITING != 0 || self.pending & SIGKILL != 0
     }
 
     /// Returns whether the process has ended and was not reaped. Its first thread may have ended
@@ -439,6 +451,15 @@ mod tests {
         };
         assert!(of("Z", "1").is_dead() && of("X", "0").is_dead());
         assert!(!of("Z", "2").is_dead() && of("Z", "2").is_ended_thread());
+        let ends = |flags: u32, pending: u32| {
+            let line = format!("7 (a) S 1 7 7 0 7 {flags} 0 0 0 0 1 2 0 0 20 0 9 0 3 0 0 0 0 0 0 0 0 {pending} 0");
+            ProcStat::parse(line.as_bytes()).unwrap().is_ending()
+        };
+        assert_eq!(
+            [ends(64, 0), ends(64 | EXITING, 0), ends(64, 1 << 8), ends(64, 1 << 9)],
+            [false, true, true, false]
+        );
+        assert!(of("Z", "2").is_ending());
         for cut in 0..line.len() - 8 {
             assert_eq!(ProcStat::parse(&line[..cut]), None, "cut at {cut}");
         }

@@ -40,6 +40,8 @@ const MAX_OUTBOX: usize = 1024;
 const LAST_SAMPLES: Duration = Duration::from_millis(500);
 /// Number of refusals in a row after which a process is reported as one that cannot be traced.
 const REFUSALS: u32 = 2;
+/// Maximum number of threads that are asked whether their process ends.
+const MAX_ASKED: usize = 8;
 
 impl Tracer {
     pub(super) fn tick(&mut self, now_ns: u64) {
@@ -331,8 +333,8 @@ impl Tracer {
         if self.config.clock != Clock::Real || process.scope.is_asleep() {
             return;
         }
-        let is_over = || ProcStat::of_thread(pid, pid).map_or(true, |stat| stat.is_ended_thread());
-        let (image, part) = (process.image, if is_exact || is_over() { 1 } else { 2 });
+        let others = process.threads.keys().copied().filter(|&other| other != tid && other != pid);
+        let (image, part) = (process.image, if is_exact || is_ending(pid, others.take(MAX_ASKED)) { 1 } else { 2 });
         let Some(thread) = process.threads.get_mut(&tid) else { return };
         let weight_ns = until_ns.saturating_sub(std::mem::replace(&mut thread.wall_ns, until_ns)) / part;
         match thread.is_asleep && thread.is_sampled {
@@ -370,6 +372,14 @@ impl Tracer {
             }
         }
     }
+}
+
+/// Returns whether a process ends, by its first thread and one of the others that exist. Of a crowd,
+/// threads vanish while the first one waits for its turn to end.
+fn is_ending(pid: u32, others: impl Iterator<Item = u32>) -> bool {
+    let ends = |tid: u32| ProcStat::of_thread(pid, tid).ok().map(|stat| stat.is_ending());
+    let mut others = others.peekable();
+    ends(pid).unwrap_or(true) || others.peek().is_some() && others.find_map(ends).unwrap_or(true)
 }
 
 /// Reads the user and system times of threads that do not sleep.
