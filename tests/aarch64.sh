@@ -38,14 +38,15 @@ fetch_system() {
     fetch_kernel "$suite" linux-image-arm64 kernel
     fetch_kernel "$newer" linux-image-arm64-16k kernel-16k
     mkdir -p "$work/debs"
-    (cd "$work/debs" && arm_apt "$suite" apt-get download busybox-static libgcc-s1 libstdc++6 musl-dev)
+    (cd "$work/debs" && arm_apt "$suite" apt-get download \
+        busybox-static libgcc-s1 libstdc++6 musl-dev python3.11-minimal libpython3.11-minimal libexpat1 zlib1g)
     dpkg-deb -x "$work"/debs/busybox-static_*.deb "$work/busybox"
     dpkg-deb -x "$work"/debs/musl-dev_*.deb "$work/musl"
     rm -rf "$work/root"
     debootstrap --arch=arm64 --foreign --variant=minbase "$suite" "$work/root" "$mirror" > "$work/debootstrap.txt"
     cp "$(find "$work/busybox" -path '*/bin/busybox')" "$work/root/usr/bin/"
     for folder in proc sys; do [ ! -L "$work/root/$folder" ] || { rm "$work/root/$folder" && mkdir "$work/root/$folder"; }; done
-    for deb in "$work"/debs/lib*.deb; do dpkg-deb --fsys-tarfile "$deb" | tar -x --keep-directory-symlink -C "$work/root"; done
+    for deb in "$work"/debs/{lib,python,zlib}*.deb; do dpkg-deb --fsys-tarfile "$deb" | tar -x --keep-directory-symlink -C "$work/root"; done
     touch "$work/root/.whole"
 }
 
@@ -116,6 +117,7 @@ build() {
     compile waits waits.c -O2
     aarch64-linux-gnu-gcc -g -O2 -static -nostdinc -isystem "$work/musl/usr/include/aarch64-linux-musl" -nostdlib -o "$work/root/root/rests" \
         "$libc"/crt1.o "$libc"/crti.o "$programs/rests.c" "$libc"/libc.a "$(aarch64-linux-gnu-gcc -print-libgcc-file-name)" "$libc"/crtn.o
+    cp "$programs/chain.py" "$work/root/root/"
     GOOS=linux GOARCH=arm64 CGO_ENABLED=0 GO111MODULE=off go build -o "$work/root/root/works" "$programs/works.go" || echo "── no Go"
 }
 
@@ -136,6 +138,7 @@ outside static-O2
 each altstack
 asleep sleeper "threads events ptrace"
 asleep rests "events ptrace"
+for engine in threads ptrace; do record --engine $engine -o python.$engine.folded -- python3.11 -S -E chain.py; done
 record --symbols --clock wall -o waits.sigtop -- ./waits
 record --symbols --clock alloc -o allocations.sigtop -- ./waits
 record --symbols -o chain.sigtop -- ./plain-O2
@@ -160,6 +163,7 @@ for file in "$work"/root/root/*.folded; do
     name=$(basename "$file" .folded)
     case $name in
         *altstack.* | sve.*) tail='(;inside|;work(;keep(;[^;]*memcmp[^;]*)?)?|(;[^;]*)*clock(;.*)?)?(;on_tick(;inside)?)?' ;;
+        python.*) continue ;;
         sleeper.*) tail='(;outer(;(once|twice|by_jump)(;(doze|nod))?)?)?' ;;
         rests.*) tail='(;outer(;rest(;poll(;.*)?)?)?)?' ;;
         works.*) tail='(;main.work(;main.spin)?|;time.Now.*|;time.Time.*)?' ;;
@@ -174,6 +178,14 @@ for file in "$work"/root/root/*.folded; do
 done | awk '
     { printf "%-24s %4d of %4d\n", $1, $2, $3; good += $2; all += $3; if ($3 < 30) few = 1 }
     END { printf "%.2f %% of %d stacks are exact\n", 100 * good / all, all; exit few || good < 0.995 * all }'
+
+# Where Python runs a function, its frames are read. A thread that was stopped may be changing them.
+for engine in threads ptrace; do
+    awk -v engine=$engine '
+        /chain.py|_PyEval_EvalFrameDefault/ { all += $NF }
+        /;<module> [^;]*chain.py:[0-9]+\)(;middle [^;]*(;leaf [^;]*)?)?(;[^;]*clock[^;]*)* [0-9]+$/ { good += $NF }
+        END { print "python." engine, good + 0, "of", all; exit all < 30 || good < 0.85 * all }' "$work/root/root/python.$engine.folded"
+done
 
 # Recordings of that processor say the same here.
 cargo build --locked
