@@ -17,6 +17,9 @@ const AGAIN_NS: u64 = 1_000_000_000;
 /// of the last one: they take at most a hundredth of a CPU.
 const LOOK_NS: u64 = 50_000_000;
 const REST: u64 = 100;
+/// Maximum time between two looks at a process that rests, ns: some kernels count CPU time in
+/// coarse steps.
+const MAX_REST_NS: u64 = 1_000_000_000;
 
 /// Time, and CPU time, in which a program has loaded its libraries, ns. A busy machine may keep it
 /// waiting for a CPU. Until then, the agent would count the same time again.
@@ -35,6 +38,25 @@ enum Candidate {
     Other,
 }
 
+/// The program of a process when it was looked at last.
+struct KnownProgram {
+    /// The start of its stack, which tells programs of one process apart.
+    stack_start: u64,
+    candidate: Candidate,
+    /// The time of the look, and the CPU time that the process had used before it, ns.
+    seen_ns: u64,
+    used_ns: Option<u64>,
+}
+
+impl KnownProgram {
+    /// Whether a process with the agent, which has used this CPU time, is as it was: it becomes
+    /// another program, and its first thread ends, in CPU time of its own.
+    fn rests(&self, used_ns: Option<u64>, now_ns: u64) -> bool {
+        let is_recent = now_ns.saturating_sub(self.seen_ns) < MAX_REST_NS;
+        self.candidate == Candidate::Other && is_recent && used_ns.is_some() && self.used_ns == used_ns
+    }
+}
+
 /// The processes that are sampled from outside beside those with agents.
 pub(super) struct OutsideProcesses {
     /// Time from which on the wall clock is sampled, ns.
@@ -47,8 +69,8 @@ pub(super) struct OutsideProcesses {
     refused: HashSet<ProcessIdentity>,
     /// Other tracers of processes that were reported.
     tracers: HashSet<u32>,
-    /// Programs by pid, with the start of their stacks, which tells programs of one process apart.
-    programs: HashMap<u32, (u64, Candidate)>,
+    /// Programs by pid.
+    programs: HashMap<u32, KnownProgram>,
     /// Time of the next look at them, ns.
     next_look_ns: u64,
     /// Whether no sampler can be started.
@@ -100,7 +122,7 @@ impl OutsideProcesses {
         if self.has_failed || now_ns < self.next_look_ns {
             return;
         }
-        let used_ns = thread_cpu_ns();
+        let before_ns = thread_cpu_ns();
         let mut pids: HashSet<u32> = roots.iter().copied().collect();
         if let Some(trees) = trees {
             pids.extend(roots.iter().flat_map(|&root| trees.descendants(root, now_ns)));
@@ -108,15 +130,21 @@ impl OutsideProcesses {
         pids.retain(|&pid| !connected(pid));
         self.programs.retain(|pid, _| pids.contains(pid));
         for pid in pids {
+            let used_ns = proc::cpu_ns(pid);
+            let known = self.programs.get(&pid);
+            if known.is_some_and(|program| program.rests(used_ns, now_ns)) {
+                continue;
+            }
             let Ok(stat) = ProcStat::of(pid) else { continue };
-            let known = self.programs.get(&pid).filter(|(stack, _)| *stack == stat.stack_start).map(|known| known.1);
+            let known = known.filter(|program| program.stack_start == stat.stack_start);
+            let known = known.map(|program| program.candidate);
             let candidate = match known {
                 // Its agent has left, and /proc says nothing about its memory any more.
                 _ if stat.has_lost_first_thread() => Candidate::Stranger,
                 Some(Candidate::Other) => Candidate::Other,
                 Some(Candidate::Stranger) => Candidate::Stranger,
                 Some(Candidate::Young { since_ns }) if diagnose::can_be_a_stranger(pid) => {
-                    match now_ns.saturating_sub(since_ns) >= LOADING_NS || proc::cpu_ns(pid) >= Some(LOADING_CPU_NS) {
+                    match now_ns.saturating_sub(since_ns) >= LOADING_NS || used_ns >= Some(LOADING_CPU_NS) {
                         true => Candidate::Stranger,
                         false => Candidate::Young { since_ns },
                     }
@@ -125,7 +153,8 @@ impl OutsideProcesses {
                 None if diagnose::carries_agent(pid) == Some(false) => Candidate::Young { since_ns: now_ns },
                 None => Candidate::Other,
             };
-            self.programs.insert(pid, (stat.stack_start, candidate));
+            let stack_start = stat.stack_start;
+            self.programs.insert(pid, KnownProgram { stack_start, candidate, seen_ns: now_ns, used_ns });
             let process = ProcessIdentity { pid, start_ticks: stat.start_ticks };
             let is_due = |named_ns: &u64| now_ns.saturating_sub(*named_ns) >= AGAIN_NS;
             if candidate == Candidate::Stranger
@@ -136,7 +165,7 @@ impl OutsideProcesses {
                 self.has_failed = sampler.watch_alone(process).is_err();
             }
         }
-        self.next_look_ns = now_ns + LOOK_NS.max(REST * (thread_cpu_ns() - used_ns));
+        self.next_look_ns = now_ns + LOOK_NS.max(REST * (thread_cpu_ns() - before_ns));
     }
 
     /// Notes that the kernel does not let the sampler look into a process. Returns whether it is
@@ -146,7 +175,7 @@ impl OutsideProcesses {
         // The sampler speaks of the last one.
         let Some(process) = named.max_by_key(|process| process.start_ticks) else { return false };
         self.refused.insert(process);
-        let is_stranger = self.programs.get(&pid).is_some_and(|(_, candidate)| *candidate == Candidate::Stranger);
+        let is_stranger = self.programs.get(&pid).is_some_and(|program| program.candidate == Candidate::Stranger);
         !is_stranger
     }
 

@@ -31,14 +31,15 @@ impl NameCoverage {
 
 /// Returns the weights of all files by the clock, since the start; the heaviest file first.
 pub fn coverage(profile: &Profile, names: &Names, clock: Clock) -> Vec<NameCoverage> {
-    let mut leaves: HashMap<FrameId, u64> = HashMap::new();
+    let mut leaves_ns = vec![0u64; profile.stacks.frames().len()];
     profile.visit(clock, Span::Total, |(_, stack), weight| {
         if let Some(leaf) = profile.stacks.leaf_first(profile.stacks.code(stack)).next() {
-            *leaves.entry(leaf).or_default() += weight.ns;
+            let ns = &mut leaves_ns[leaf.0 as usize];
+            *ns = ns.saturating_add(weight.ns);
         }
     });
     let mut files: HashMap<String, NameCoverage> = HashMap::new();
-    for (frame, ns) in leaves {
+    for (frame, ns) in (0..).map(FrameId).zip(leaves_ns).filter(|&(_, ns)| ns > 0) {
         let module = match profile.frame(frame) {
             Frame::Code { module, .. } => sanitize(&profile.modules.file(module).name()),
             Frame::Unmapped { .. } => UNNAMED_CODE.to_owned(),

@@ -44,12 +44,31 @@ pub struct RowActivity {
     pub threads: Vec<ThreadPart>,
 }
 
-/// A sample that the filters keep.
-#[derive(Clone, Copy)]
-struct KeptSample {
-    stack: StackId,
-    thread: ThreadId,
-    ns: u64,
+/// Samples with their weights. Most weights are that of the sample before, and stored once.
+#[derive(Default)]
+struct WeightedSamples {
+    samples: Vec<(ThreadId, StackId)>,
+    /// Weights, ns, each with the end of the samples that have it.
+    weights_ns: Vec<(usize, u64)>,
+}
+
+impl WeightedSamples {
+    fn push(&mut self, sample: (ThreadId, StackId), ns: u64) {
+        self.samples.push(sample);
+        let end = self.samples.len();
+        match self.weights_ns.last_mut().filter(|last| last.1 == ns) {
+            Some(last) => last.0 = end,
+            None => self.weights_ns.push((end, ns)),
+        }
+    }
+
+    /// All samples from a position on, with their weights.
+    fn since(&self, position: usize) -> impl Iterator<Item = ((ThreadId, StackId), u64)> {
+        let first = self.weights_ns.partition_point(|&(end, _)| end <= position);
+        let starts = std::iter::once(position).chain(self.weights_ns[first..].iter().map(|&(end, _)| end));
+        let ranges = starts.zip(&self.weights_ns[first..]);
+        ranges.flat_map(|(start, &(end, ns))| self.samples[start..end].iter().map(move |&sample| (sample, ns)))
+    }
 }
 
 /// The samples of one bucket of the history, and the part of them that contains the row.
@@ -57,11 +76,10 @@ struct KeptSample {
 struct BucketSamples {
     /// The weight of all samples, ns.
     all_ns: u64,
-    kept: Vec<KeptSample>,
-    /// Those of `kept` whose stack is reduced to its leaf, with the row of the leaf.
-    reduced: Vec<(RowId, KeptSample)>,
-    /// The number of samples in both lists that are summed in `threads`.
-    summed: (usize, usize),
+    /// Those that the filters keep.
+    kept: WeightedSamples,
+    /// The number of them that are summed in `threads`.
+    summed: usize,
     /// The weight of samples that contain the row, by thread, ns. A thread may occur several times.
     threads: Vec<(ThreadId, u64)>,
 }
@@ -69,22 +87,17 @@ struct BucketSamples {
 impl BucketSamples {
     /// Forgets the row.
     fn clear_row(&mut self) {
-        (self.summed, self.threads) = ((0, 0), Vec::new());
+        (self.summed, self.threads) = (0, Vec::new());
     }
 
     /// Adds the samples that contain the row and are not summed yet.
-    fn sum_new(&mut self, row: RowId, contains: &[bool], sums: &mut ThreadSums) {
-        for sample in &self.kept[self.summed.0..] {
-            if contains[sample.stack.index()] {
-                sums.add(sample.thread, sample.ns);
+    fn sum_new(&mut self, contains: impl Fn(StackId) -> bool, sums: &mut ThreadSums) {
+        for ((thread, stack), ns) in self.kept.since(self.summed) {
+            if contains(stack) {
+                sums.add(thread, ns);
             }
         }
-        for (leaf, sample) in &self.reduced[self.summed.1..] {
-            if *leaf == row && !contains[sample.stack.index()] {
-                sums.add(sample.thread, sample.ns);
-            }
-        }
-        self.summed = (self.kept.len(), self.reduced.len());
+        self.summed = self.kept.samples.len();
         self.threads.extend(sums.drain());
     }
 }
@@ -156,7 +169,7 @@ impl ActivitySums {
 
         let mut parts = [(0u64, 0u64); ACTIVITY_PARTS];
         for (bucket, samples) in (first..).zip(&mut self.buckets) {
-            samples.sum_new(row, &self.contains, &mut self.thread_sums);
+            samples.sum_new(|stack| is_on(&self.contains, row, stack, context), &mut self.thread_sums);
             let (own_ns, all_ns) = &mut parts[empty + (bucket / PART_BUCKETS - first_part) as usize];
             *all_ns = all_ns.saturating_add(samples.all_ns);
             *own_ns = samples.threads.iter().fold(*own_ns, |own_ns, &(_, ns)| own_ns.saturating_add(ns));
@@ -168,7 +181,8 @@ impl ActivitySums {
                 within.flat_map(|samples| &samples.threads).for_each(|&(thread, ns)| self.thread_sums.add(thread, ns));
             }
             _ => context.profile.visit_generation(query.generation, query.clock, query.span, |key, weight| {
-                if !context.idle.sums(key.0)[SPAN] && self.is_in(row, key, context) {
+                let is_kept = !context.idle.sums(key.0)[SPAN] && context.flat_row(key).is_some();
+                if is_kept && is_on(&self.contains, row, context.stacks.stack(key), context) {
                     self.thread_sums.add(key.0, weight.ns);
                 }
             }),
@@ -222,12 +236,7 @@ impl ActivitySums {
         let samples = &mut self.buckets[(bucket - self.first) as usize];
         samples.all_ns = samples.all_ns.saturating_add(ns);
         if context.flat_row(key).is_some() {
-            let stack = context.stacks.stack(key);
-            let sample = KeptSample { stack, thread: key.0, ns };
-            samples.kept.push(sample);
-            if let LibraryTime::Whole(leaf) = context.facts.library_time(stack) {
-                samples.reduced.push((leaf, sample));
-            }
+            samples.kept.push((key.0, context.stacks.stack(key)), ns);
         }
     }
 
@@ -252,11 +261,32 @@ impl ActivitySums {
             self.contains.push(contains);
         }
     }
+}
 
-    /// Whether a sample counts for the row.
-    fn is_in(&self, row: RowId, key: ThreadStack, context: Context<'_>) -> bool {
-        let stack = context.stacks.stack(key);
-        let is_reduced = || matches!(context.facts.library_time(stack), LibraryTime::Whole(leaf) if leaf == row);
-        context.flat_row(key).is_some() && (self.contains[stack.index()] || is_reduced())
+/// Whether a row is on a stack, or the stack is reduced to it.
+fn is_on(contains: &[bool], row: RowId, stack: StackId, context: Context<'_>) -> bool {
+    contains[stack.index()] || context.facts.library_time(stack) == LibraryTime::Whole(row)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn samples_keep_their_weights() {
+        let mut samples = WeightedSamples::default();
+        let all: Vec<((ThreadId, StackId), u64)> = [1, 1, 2, 2, 2, 1, 3]
+            .into_iter()
+            .enumerate()
+            .map(|(index, ns)| ((ThreadId(index as u32 % 2), StackId::from_index(index)), ns))
+            .collect();
+        for (count, &(sample, ns)) in all.iter().enumerate() {
+            samples.push(sample, ns);
+            for position in 0..=count + 1 {
+                assert_eq!(samples.since(position).collect::<Vec<_>>(), all[position..=count]);
+            }
+        }
+        assert_eq!(samples.weights_ns.len(), 4);
+        assert_eq!(WeightedSamples::default().since(0).count(), 0);
     }
 }

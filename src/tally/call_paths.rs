@@ -3,10 +3,8 @@
 //! has unfolded. As everywhere, a sample counts once, however often a path is on its stack.
 
 use std::cmp::Reverse;
-use std::collections::HashSet;
 
 use super::callers::{CallEdge, Callers};
-use super::rows::RowTable;
 use super::stacks::call_tree::{CallCursor, CallGroup, CallTree};
 use super::text::Text;
 
@@ -24,15 +22,15 @@ pub struct CallPath {
 
 /// Adds the callers or callees of these rows to `callers`. Rows that are not on any stack are
 /// ignored.
-pub(super) fn unfold(callers: &mut Callers, unfolded: &[CallPath], tree: &CallTree, rows: &RowTable) {
-    let Some(center) = rows.find(&callers.full) else { return };
+pub(super) fn unfold(callers: &mut Callers, unfolded: &[CallPath], tree: CallTree<'_>) {
+    let Some(center) = tree.rows.find(&callers.full) else { return };
     let nodes = tree.cursors_of(center);
     let is_recursive = tree.are_nested(&nodes);
     let mut paths: Vec<&CallPath> = unfolded.iter().filter(|path| !path.names.is_empty()).collect();
     // A row is unfolded before those behind it.
     paths.sort_by_key(|path| path.names.len());
     for path in paths.into_iter().take(MAX_UNFOLDED) {
-        let branch = Branch { tree, rows, is_recursive, is_callee: path.is_callee };
+        let branch = Branch { tree, is_recursive, is_callee: path.is_callee };
         let Some(children) = branch.edges_behind(&nodes, &path.names) else { continue };
         let side = if path.is_callee { &mut callers.callees } else { &mut callers.callers };
         if let Some(edge) = find_edge(side, &path.names) {
@@ -43,15 +41,15 @@ pub(super) fn unfold(callers: &mut Callers, unfolded: &[CallPath], tree: &CallTr
 
 /// Adds to the heaviest caller of the center its callers, to the heaviest of them theirs, and so on
 /// to the root.
-pub(super) fn unfold_heaviest_callers(callers: &mut Callers, tree: &CallTree, rows: &RowTable) {
-    let Some(center) = rows.find(&callers.full) else { return };
+pub(super) fn unfold_heaviest_callers(callers: &mut Callers, tree: CallTree<'_>) {
+    let Some(center) = tree.rows.find(&callers.full) else { return };
     let nodes = tree.cursors_of(center);
-    let branch = Branch { tree, rows, is_recursive: tree.are_nested(&nodes), is_callee: false };
+    let branch = Branch { tree, is_recursive: tree.are_nested(&nodes), is_callee: false };
     let mut cursors: Vec<CallCursor> = nodes.iter().map(|&cursor| tree.above(cursor)).collect();
     let mut next = callers.callers.first_mut();
     for _ in 0..MAX_UNFOLDED {
         let Some(edge) = next else { return };
-        let Some(row) = rows.find(&edge.full) else { return };
+        let Some(row) = tree.rows.find(&edge.full) else { return };
         let Some(group) = branch.groups(&cursors).into_iter().find(|group| group.row == row) else { return };
         cursors = group.cursors;
         if edge.children.is_empty() {
@@ -70,8 +68,7 @@ fn find_edge<'a>(edges: &'a mut [CallEdge], names: &[Text]) -> Option<&'a mut Ca
 
 /// One side of the center in the call tree.
 struct Branch<'a> {
-    tree: &'a CallTree,
-    rows: &'a RowTable,
+    tree: CallTree<'a>,
     /// Whether the center may be above itself on a stack.
     is_recursive: bool,
     is_callee: bool,
@@ -85,7 +82,7 @@ impl Branch<'_> {
             false => nodes.iter().map(|&cursor| self.tree.above(cursor)).collect(),
         };
         for name in names {
-            let row = self.rows.find(name)?;
+            let row = self.tree.rows.find(name)?;
             cursors = self.groups(&cursors).into_iter().find(|group| group.row == row)?.cursors;
         }
         Some(self.edges(&cursors))
@@ -98,17 +95,17 @@ impl Branch<'_> {
             // Only here: two ways with the same rows so far may go on differently.
             groups.iter_mut().for_each(|group| self.tree.drop_nested(group, !self.is_callee));
         }
-        groups.sort_by_key(|group| (Reverse(group.weight_ns), self.rows.rank(group.row)));
+        groups.sort_by_key(|group| (Reverse(group.weight_ns), self.tree.rows.rank(group.row)));
         groups.iter().map(|group| self.edge(group)).collect()
     }
 
     /// The next rows. A stack may be in several positions of a group.
     fn groups(&self, cursors: &[CallCursor]) -> Vec<CallGroup> {
-        self.tree.children(cursors, !self.is_callee, self.rows)
+        self.tree.children(cursors, !self.is_callee)
     }
 
     fn edge(&self, group: &CallGroup) -> CallEdge {
-        let label = self.rows.label(group.row);
+        let label = self.tree.rows.label(group.row);
         CallEdge {
             full: label.full.clone(),
             short: label.short.clone(),
@@ -120,21 +117,5 @@ impl Branch<'_> {
             before_ns: 0,
             children: Vec::new(),
         }
-    }
-}
-
-impl CallTree {
-    /// Whether one of these nodes is below another.
-    fn are_nested(&self, cursors: &[CallCursor]) -> bool {
-        let nodes: HashSet<u32> = cursors.iter().map(CallCursor::node).collect();
-        cursors.iter().any(|cursor| self.is_below(cursor.node(), &nodes))
-    }
-
-    /// Drops the positions of a group whose stacks another position of it has too.
-    fn drop_nested(&self, group: &mut CallGroup, bottom_up: bool) {
-        let place = |cursor: &CallCursor| if bottom_up { cursor.leaf() } else { cursor.node() };
-        let nodes: HashSet<u32> = group.cursors.iter().map(place).collect();
-        group.cursors.retain(|cursor| !self.is_below(place(cursor), &nodes));
-        group.update_weight();
     }
 }

@@ -5,7 +5,7 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use super::change::Difference;
-use super::rows::{RowId, RowTable};
+use super::rows::RowId;
 use super::stacks::call_tree::{CallCursor, CallGroup, CallTree};
 use super::text::Text;
 
@@ -100,8 +100,7 @@ struct OpenBox {
 /// Builds a flame graph. The widest remaining box is always added next, so that boxes that exceed
 /// the limit are narrower than all others. Its parent is at least as wide, so it was added before.
 struct FlameBuilder<'a> {
-    tree: &'a CallTree,
-    rows: &'a RowTable,
+    tree: CallTree<'a>,
     bottom_up: bool,
     least_ns: u64,
     boxes: Vec<OpenBox>,
@@ -109,11 +108,10 @@ struct FlameBuilder<'a> {
 }
 
 impl FlameBuilder<'_> {
-    fn add(&mut self, parent: usize, group: CallGroup, is_zoomed_ancestor: bool) -> usize {
+    fn add(&mut self, parent: usize, group: CallGroup) -> usize {
         let index = self.boxes.len();
         let CallGroup { row, inlined, weight_ns, cursors } = group;
-        let self_ns = if is_zoomed_ancestor { 0 } else { self.tree.self_ns(&cursors, self.bottom_up) };
-        self.boxes.push(OpenBox { row, inlined, weight_ns, self_ns, children: Vec::new(), cursors });
+        self.boxes.push(OpenBox { row, inlined, weight_ns, self_ns: 0, children: Vec::new(), cursors });
         if index != parent {
             self.boxes[parent].children.push(index);
         }
@@ -127,7 +125,11 @@ impl FlameBuilder<'_> {
         let mut next = Some(top);
         while let Some(parent) = next {
             let cursors = std::mem::take(&mut self.boxes[parent].cursors);
-            for group in self.tree.children(&cursors, self.bottom_up, self.rows) {
+            let children = self.tree.children(&cursors, self.bottom_up);
+            // Whatever has no child ends here.
+            let OpenBox { weight_ns, self_ns, .. } = &mut self.boxes[parent];
+            *self_ns = children.iter().fold(*weight_ns, |left_ns, child| left_ns.saturating_sub(child.weight_ns));
+            for group in children {
                 if group.weight_ns < self.least_ns {
                     self.hidden += 1;
                     continue;
@@ -139,7 +141,7 @@ impl FlameBuilder<'_> {
                 break;
             }
             let widest = waiting.pop().and_then(|(_, Reverse(index))| groups[index].take());
-            next = widest.map(|(parent, group)| self.add(parent, group, false));
+            next = widest.map(|(parent, group)| self.add(parent, group));
         }
         self.hidden += waiting.len() as u64;
     }
@@ -151,14 +153,14 @@ impl FlameBuilder<'_> {
         let mut at = 0;
         while let Some(&(parent, index)) = order.get(at) {
             let mut children = std::mem::take(&mut self.boxes[index].children);
-            children.sort_unstable_by_key(|&child| self.rows.rank(self.boxes[child].row));
+            children.sort_unstable_by_key(|&child| self.tree.rows.rank(self.boxes[child].row));
             let start = order.len();
             order.extend(children.into_iter().map(|child| (at, child)));
             let OpenBox { row, inlined, weight_ns, self_ns, .. } = self.boxes[index];
             let (full, short, module, is_own, shows_inline) = match row {
                 RowId::NONE => (Text::default(), Text::from("all"), Text::default(), false, false),
                 row => {
-                    let label = self.rows.label(row);
+                    let label = self.tree.rows.label(row);
                     (label.full.clone(), label.short.clone(), label.module.clone(), label.is_own, label.shows_inline)
                 }
             };
@@ -181,15 +183,15 @@ impl FlameBuilder<'_> {
 }
 
 /// Builds the flame graph of a call tree.
-pub(super) fn build(tree: &CallTree, rows: &RowTable, query: &FlameQuery) -> Flame {
+pub(super) fn build(tree: CallTree<'_>, query: &FlameQuery) -> Flame {
     let bottom_up = query.bottom_up;
-    let Some(zoomed) = tree.zoom(&query.zoom, bottom_up, rows) else { return Flame::default() };
-    let (Some(whole), depth) = (zoomed.last(), zoomed.len() - 1) else { return Flame::default() };
+    let Some(zoomed) = tree.zoom(&query.zoom, bottom_up) else { return Flame::default() };
+    let Some(whole) = zoomed.last() else { return Flame::default() };
     let least_ns = (whole.weight_ns as f64 * query.least_share).ceil() as u64;
-    let mut builder = FlameBuilder { tree, rows, bottom_up, least_ns, boxes: Vec::new(), hidden: 0 };
+    let mut builder = FlameBuilder { tree, bottom_up, least_ns, boxes: Vec::new(), hidden: 0 };
     let mut top = 0;
-    for (position, group) in zoomed.into_iter().enumerate() {
-        top = builder.add(top, group, position < depth);
+    for group in zoomed {
+        top = builder.add(top, group);
     }
     builder.add_descendants(top);
     builder.finish()

@@ -98,7 +98,6 @@ pub struct Tallier {
     caller_index: CallerIndex,
     line_hits: LineHits,
     activity_sums: ActivitySums,
-    call_tree: CallTree,
     trend_sums: TrendSums,
     cached: Option<CachedResult>,
     /// The part of the latencies that the samples do not tell, of the span and of the session.
@@ -116,11 +115,12 @@ impl Tallier {
             self.caller_index.update(full, index, rows);
             let center_ns = rows.find(full).map_or((0, 0), |row| sums.rows.flat_and_cum_ns(row, SPAN));
             let mut callers = self.caller_index.build(full, center_ns, &sums.weights, rows);
+            let tree = CallTree { stacks: index, rows };
             if !extras.unfolded.is_empty() {
-                call_paths::unfold(&mut callers, extras.unfolded, &self.call_tree, rows);
+                call_paths::unfold(&mut callers, extras.unfolded, tree);
             }
             if extras.details {
-                call_paths::unfold_heaviest_callers(&mut callers, &self.call_tree, rows);
+                call_paths::unfold_heaviest_callers(&mut callers, tree);
             }
             callers
         });
@@ -153,13 +153,8 @@ impl Tallier {
             row_count: rows.len(),
             invalidations: self.invalidations,
         };
-        let needs_tree =
-            extras.flame.is_some() || (extras.center.is_some() && (extras.details || !extras.unfolded.is_empty()));
-        if needs_tree {
-            self.call_tree.update(stacks.nodes(profile), facts, frame_filter);
-        }
         let request = SumsRequest { total: extras.total, reuse_samples: extras.reuse_samples };
-        let unchanged = sums.update(query, request, context, needs_tree.then_some(&mut self.call_tree));
+        let unchanged = sums.update(query, request, context);
         let key = (query.clone(), [extras.total, extras.trends], names.version());
         let cached = self.cached.take().filter(|cached| unchanged && cached.key == key);
         let mut result = cached.unwrap_or_else(|| {
@@ -188,7 +183,9 @@ impl Tallier {
         }
         if let Some(flame_query) = extras.flame {
             let cached = result.flame.take().filter(|(cached, _)| cached == flame_query);
-            let build = || (flame_query.clone(), flame::build(&self.call_tree, rows, flame_query).into());
+            let weights = &sums.weights;
+            let index = StackIndex { nodes: stacks.nodes(profile), facts, filter: frame_filter, weights };
+            let build = || (flame_query.clone(), flame::build(CallTree { stacks: index, rows }, flame_query).into());
             result.flame = Some(cached.unwrap_or_else(build));
         }
         result
@@ -300,7 +297,6 @@ impl Tallier {
         self.caller_index.truncate(kept);
         self.line_hits.truncate(kept);
         self.activity_sums.truncate(kept);
-        self.call_tree.truncate(kept);
         // Filters do not hide what a thread waits in. One that waits for a lock or a CPU is not
         // idle.
         let leaf = |(_, stack): ThreadStack| {

@@ -315,6 +315,11 @@ impl FrameFilter {
         &self.row_lines[self.row_range(frame)]
     }
 
+    /// Whether foreign frames are folded into own ones.
+    pub(crate) fn folds(&self) -> bool {
+        self.folds
+    }
+
     /// Whether a row remains in each frame, by frame.
     pub(crate) fn frames_with(&self, row: RowId) -> Vec<bool> {
         let mut start = 0;

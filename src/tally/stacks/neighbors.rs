@@ -10,7 +10,7 @@ use std::hint::black_box;
 
 use super::PREFETCH;
 use super::propagate::StackWeights;
-use super::stack_facts::StackFacts;
+use super::stack_facts::{Fresh, StackFacts};
 use crate::profile::hash::IdMap;
 use crate::profile::stack::{FrameId, Node, StackId};
 use crate::tally::filter::frame_filter::FrameFilter;
@@ -25,7 +25,7 @@ pub(crate) struct StackIndex<'a> {
     pub(crate) weights: &'a StackWeights,
 }
 
-impl StackIndex<'_> {
+impl<'a> StackIndex<'a> {
     /// Prefetches what visiting these nodes reads. The reads do not depend on each other, so their
     /// cache misses overlap.
     pub(crate) fn prefetch(&self, nodes: &[u32]) {
@@ -42,7 +42,13 @@ impl StackIndex<'_> {
 
     /// Whether the filters leave no row of a node's frame.
     fn is_bare(&self, node: usize) -> bool {
-        self.facts.rows_at(node, self.nodes[node], self.filter).1.is_empty()
+        self.rows_of(node).is_empty()
+    }
+
+    /// The rows that the filters leave of a node's frame, outermost first. The node is not the
+    /// root.
+    pub(crate) fn rows_of(&self, node: usize) -> &'a [RowId] {
+        self.facts.rows_of(node, self.nodes[node], self.filter)
     }
 }
 
@@ -151,7 +157,7 @@ impl<T: Copy + Eq + Hash> Neighbors<T> {
     ) {
         let index = node as usize;
         // No neighbor is above the first appearance of the row.
-        let is_first = stacks.facts.fresh_rows((index, index)).contains(&row);
+        let is_first = stacks.facts.fresh((index, index)).any(|fresh| fresh == Fresh::Row(row));
         let mut last = if is_first { 0 } else { self.last_above(index, stacks.nodes) };
         for (neighbor, inlined) in neighbors {
             let id = *self.ids.entry(neighbor).or_insert_with(|| {

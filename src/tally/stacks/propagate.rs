@@ -2,56 +2,30 @@
 //! end, and propagated from the leaves to the root of the prefix tree, chain by chain. Chains
 //! without a change are not visited.
 
-use super::chains::{ChainData, Chains};
-use super::{PREFETCH, SUMS};
+use super::chains::Chains;
+use super::{PREFETCH, SPAN, SUMS};
 use crate::profile::stack::{Node, StackId};
 
-/// A chain of the stack tree: no stack ends on it except in its last node.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct StackChain {
-    /// Its number. It stays the same as long as the last node does.
-    pub(crate) number: usize,
-    /// Its first node and its last.
-    pub(crate) ends: (usize, usize),
-    /// The number of the chain whose last node is the parent of the first.
-    pub(crate) parent_chain: usize,
-    /// That parent.
-    pub(crate) parent: usize,
-}
+/// The first and the last node of a chain: no stack ends on it except in its last node.
+pub(crate) type ChainEnds = (usize, usize);
 
 /// A step of [`StackWeights::propagate`].
 pub(crate) enum PropagationStep<'a> {
     /// These chains come next. The caller may prefetch the data that it will read for them.
-    Upcoming(&'a [StackChain]),
+    Upcoming(&'a [ChainEnds]),
     /// The change of a chain's subtree, for each sum.
-    Changed(StackChain, [u64; SUMS]),
-}
-
-/// The weight of a chain, and its change in progress.
-#[derive(Clone, Default)]
-struct ChainWeight {
-    /// The weight of the stack that ends in its last node.
-    own_ns: u64,
-    /// The weight of its subtree.
-    subtree_ns: u64,
-    /// One past the index of its change in [`StackWeights::changes_ns`]; 0 for none. Few chains
-    /// have one at a time.
-    change: u32,
-}
-
-impl ChainData for ChainWeight {
-    fn split_upper(&self) -> ChainWeight {
-        ChainWeight { subtree_ns: self.subtree_ns, ..ChainWeight::default() }
-    }
+    Changed(ChainEnds, [u64; SUMS]),
 }
 
 /// The weights of one sum by stack, and the changes of all sums in progress. Sums wrap around, so
 /// that subtracting what was added leaves 0.
 #[derive(Default)]
 pub(crate) struct StackWeights {
-    chains: Chains<ChainWeight>,
+    /// The tag of a chain is one past the index of its change in `changes_ns`; 0 for none. Few
+    /// chains have one at a time.
+    chains: Chains,
     /// Last nodes and chains that are prefetched next; empty between propagations.
-    upcoming: (Vec<u32>, Vec<StackChain>),
+    upcoming: (Vec<u32>, Vec<ChainEnds>),
     /// A bit for each last node whose chain has (or had) a change, 64 nodes a word; 0 between
     /// propagations.
     changed: Vec<u64>,
@@ -73,21 +47,25 @@ impl StackWeights {
 
     /// Resets all weights to 0.
     pub(crate) fn clear(&mut self) {
-        self.chains.all_data_mut().for_each(|weight| *weight = ChainWeight::default());
+        self.chains.clear();
         self.changes_ns.clear();
         self.free.clear();
     }
 
     /// The stacks that have weight of their own, by index, with that weight.
     pub(crate) fn own_weights(&self) -> impl Iterator<Item = (usize, u64)> {
-        let own = (0..self.chains.len()).map(|chain| (chain, self.chains.data(chain).own_ns));
-        own.filter(|&(_, own_ns)| own_ns != 0).map(|(chain, own_ns)| (self.chains.ends(chain).1, own_ns))
+        let mut own_ns: Vec<u64> = (0..self.chains.len()).map(|chain| self.chains.subtree_ns(chain)).collect();
+        for chain in 1..self.chains.len() {
+            let parent_ns = &mut own_ns[self.chains.parent_chain(chain)];
+            *parent_ns = parent_ns.wrapping_sub(self.chains.subtree_ns(chain));
+        }
+        let own = own_ns.into_iter().enumerate().filter(|&(_, own_ns)| own_ns != 0);
+        own.map(|(chain, own_ns)| (self.chains.ends(chain).1, own_ns))
     }
 
     /// The weight of the stack that ends in a node.
     pub(crate) fn own_ns(&self, node: usize) -> u64 {
-        let chain = self.chains.chain_of(node);
-        if self.chains.ends(chain).1 == node { self.chains.data(chain).own_ns } else { 0 }
+        self.children(node).fold(self.subtree_ns(node), |own_ns, child| own_ns.wrapping_sub(self.subtree_ns(child)))
     }
 
     /// The children of a node.
@@ -97,27 +75,18 @@ impl StackWeights {
 
     /// The weight of a node's subtree.
     pub(crate) fn subtree_ns(&self, node: usize) -> u64 {
-        self.chains.data(self.chains.chain_of(node)).subtree_ns
+        self.chains.subtree_ns(self.chains.chain_of(node))
     }
 
-    /// All chains but the root that have weight, with the weight of their subtrees.
-    pub(crate) fn weighted_chains(&self) -> impl Iterator<Item = (StackChain, u64)> {
-        let sums = (1..self.chains.len()).map(|chain| (chain, self.chains.data(chain).subtree_ns));
-        sums.filter(|&(_, sum_ns)| sum_ns != 0).map(|(chain, sum_ns)| (stack_chain(&self.chains, chain), sum_ns))
-    }
-
-    /// Records a change of the weight of one stack, for each sum. The own weights are those of sum
-    /// `kept`.
-    pub(crate) fn add(&mut self, stack: StackId, change_ns: [u64; SUMS], kept: usize) {
-        let node = stack.index();
-        let chain = self.chains.end_chain_at(node);
-        add(&mut self.chains.data_mut(chain).own_ns, change_ns[kept]);
-        self.add_change(chain, node, change_ns);
+    /// Records a change of the weight of one stack, for each sum.
+    pub(crate) fn add(&mut self, stack: StackId, change_ns: [u64; SUMS]) {
+        let chain = self.chains.end_chain_at(stack.index());
+        self.add_change(chain, stack.index(), change_ns);
     }
 
     /// Adds to the change of the chain that ends in a node.
     fn add_change(&mut self, chain: usize, node: usize, change_ns: [u64; SUMS]) {
-        let change = &mut self.chains.data_mut(chain).change;
+        let (_, change) = self.chains.weight_and_tag(chain);
         if *change > 0 {
             let sums = &mut self.changes_ns[*change as usize - 1];
             sums.iter_mut().zip(change_ns).for_each(|(sum, by)| add(sum, by));
@@ -137,8 +106,8 @@ impl StackWeights {
     }
 
     /// Propagates all changes to the root, and reports every chain but the root that has one.
-    /// Afterwards the subtree weights are those of sum `kept`.
-    pub(crate) fn propagate(&mut self, kept: usize, mut report: impl FnMut(PropagationStep<'_>)) {
+    /// Afterwards the weights are those of the query's span.
+    pub(crate) fn propagate(&mut self, mut report: impl FnMut(PropagationStep<'_>)) {
         let (mut nodes, mut chains) = std::mem::take(&mut self.upcoming);
         let mut end = self.changed.len();
         while end > 0 {
@@ -153,10 +122,10 @@ impl StackWeights {
             }
             self.chains.prefetch_nodes(nodes.iter().map(|&node| node as usize));
             let numbers = nodes.drain(..).map(|node| self.chains.chain_of(node as usize));
-            chains.extend(numbers.filter(|&chain| chain != 0).map(|chain| stack_chain(&self.chains, chain)));
+            chains.extend(numbers.filter(|&chain| chain != 0).map(|chain| self.chains.ends(chain)));
             report(PropagationStep::Upcoming(&chains));
             chains.clear();
-            self.propagate_words((start, end), kept, &mut report);
+            self.propagate_words((start, end), &mut report);
             end = start;
         }
         self.upcoming = (nodes, chains);
@@ -168,39 +137,29 @@ impl StackWeights {
 
     /// Propagates the changes of the nodes in some words of `changed`, from the last to the first:
     /// parents have smaller numbers.
-    fn propagate_words(
-        &mut self,
-        (start, end): (usize, usize),
-        kept: usize,
-        report: &mut impl FnMut(PropagationStep<'_>),
-    ) {
+    fn propagate_words(&mut self, (start, end): (usize, usize), report: &mut impl FnMut(PropagationStep<'_>)) {
         for word in (start..end).rev() {
             // The word is read again each time, because a parent may be in it.
             while self.changed[word] != 0 {
                 let bit = 63 - self.changed[word].leading_zeros();
                 self.changed[word] &= !(1 << bit);
-                let number = self.chains.chain_of(64 * word + bit as usize);
-                let weight = self.chains.data_mut(number);
-                let Some(change) = std::mem::take(&mut weight.change).checked_sub(1) else { continue };
+                let chain = self.chains.chain_of(64 * word + bit as usize);
+                let (subtree_ns, change) = self.chains.weight_and_tag(chain);
+                let Some(change) = std::mem::take(change).checked_sub(1) else { continue };
                 let change_ns = self.changes_ns[change as usize];
                 self.free.push(change);
                 if change_ns == [0; SUMS] {
                     continue;
                 }
-                add(&mut weight.subtree_ns, change_ns[kept]);
-                if number != 0 {
-                    let chain = stack_chain(&self.chains, number);
-                    report(PropagationStep::Changed(chain, change_ns));
-                    self.add_change(chain.parent_chain, chain.parent, change_ns);
+                add(subtree_ns, change_ns[SPAN]);
+                if chain != 0 {
+                    report(PropagationStep::Changed(self.chains.ends(chain), change_ns));
+                    let parent = self.chains.parent_chain(chain);
+                    self.add_change(parent, self.chains.ends(parent).1, change_ns);
                 }
             }
         }
     }
-}
-
-fn stack_chain(chains: &Chains<ChainWeight>, number: usize) -> StackChain {
-    let parent_chain = chains.parent_chain(number);
-    StackChain { number, ends: chains.ends(number), parent_chain, parent: chains.ends(parent_chain).1 }
 }
 
 fn add(sum: &mut u64, by: u64) {
@@ -220,11 +179,11 @@ mod tests {
         let nodes: Vec<Node> = (0..count).map(node).collect();
         let mut weights = StackWeights::default();
         weights.update(&nodes);
-        (0..count).for_each(|node| weights.add(StackId::from_index(node), [1, 0, 0, 0], 0));
+        (0..count).for_each(|node| weights.add(StackId::from_index(node), [1, 0, 0, 0]));
         let (mut upcoming, mut changed) = (Vec::new(), Vec::new());
-        weights.propagate(0, |step| match step {
-            PropagationStep::Upcoming(chains) => upcoming.extend(chains.iter().map(|chain| chain.ends.0)),
-            PropagationStep::Changed(chain, _) => changed.push(chain.ends.0),
+        weights.propagate(|step| match step {
+            PropagationStep::Upcoming(chains) => upcoming.extend(chains.iter().map(|ends| ends.0)),
+            PropagationStep::Changed(ends, _) => changed.push(ends.0),
         });
         upcoming.sort_unstable();
         upcoming.dedup();
@@ -251,25 +210,26 @@ mod tests {
             for &(node, sum, ns) in changes {
                 let mut change_ns = [0; SUMS];
                 change_ns[sum] = ns as u64;
-                weights.add(StackId::from_index(node), change_ns, 0);
+                weights.add(StackId::from_index(node), change_ns);
             }
-            weights.propagate(0, |step| {
-                if let PropagationStep::Changed(chain, change_ns) = step {
-                    reported.push((chain.ends, chain.parent, change_ns.map(|ns| ns as i64)));
+            weights.propagate(|step| {
+                if let PropagationStep::Changed(ends, change_ns) = step {
+                    reported.push((ends, change_ns.map(|ns| ns as i64)));
                 }
             });
             (reported, [0, 1, 40, 71, 72].map(|node| weights.subtree_ns(node)))
         };
-        let root = ((72, 72), 0, [1, 0, 0, 0]);
-        let all = vec![root, ((71, 71), 1, [2, 1, 0, 0]), ((2, 70), 1, [5, 0, 0, 0]), ((1, 1), 0, [7, 1, 0, 0])];
+        let root = ((72, 72), [1, 0, 0, 0]);
+        let all = vec![root, ((71, 71), [2, 1, 0, 0]), ((2, 70), [5, 0, 0, 0]), ((1, 1), [7, 1, 0, 0])];
         assert_eq!(propagate(&[(70, 0, 5), (72, 0, 1), (71, 0, 2), (71, 1, 1)]), (all, [8, 7, 5, 2, 1]));
-        let moved = vec![((71, 71), 1, [5, 0, 0, 0]), ((2, 70), 1, [-5, 0, 0, 0])];
+        let moved = vec![((71, 71), [5, 0, 0, 0]), ((2, 70), [-5, 0, 0, 0])];
         assert_eq!(propagate(&[(70, 0, -5), (71, 0, 5)]), (moved, [8, 7, 0, 7, 1]));
         assert_eq!(propagate(&[]), (vec![], [8, 7, 0, 7, 1]));
         // A stack that ends within a chain splits it; both parts continue from the former weight.
-        let within = vec![((2, 40), 1, [3, 0, 0, 0]), ((1, 1), 0, [3, 0, 0, 0])];
+        let within = vec![((2, 40), [3, 0, 0, 0]), ((1, 1), [3, 0, 0, 0])];
         assert_eq!(propagate(&[(40, 0, 3)]), (within, [11, 10, 3, 7, 1]));
         assert_eq!(weights.own_weights().collect::<Vec<_>>(), [(71, 7), (72, 1), (40, 3)]);
-        assert!(weights.weighted_chains().any(|(chain, sum_ns)| (chain.ends, sum_ns) == ((2, 40), 3)));
+        assert_eq!([1, 2, 40, 41, 70, 71, 72].map(|node| weights.own_ns(node)), [0, 0, 3, 0, 0, 7, 1]);
+        assert_eq!([2, 40, 41].map(|node| weights.subtree_ns(node)), [3, 3, 0]);
     }
 }

@@ -20,12 +20,13 @@ use std::hint::black_box;
 use crate::profile::stack::{FrameId, Node, StackId};
 use crate::tally::filter::frame_filter::{FOCUSED, FrameFilter, IGNORED, Invalidation, OWN, PRESENT, STARTED};
 use crate::tally::rows::{RowId, RowTable};
+use crate::tally::stacks::propagate::ChainEnds;
 
 /// The innermost frame that the filters left has no name yet.
 const UNNAMED: u8 = 16;
 
 /// The index of an edge between two rows.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct EdgeId(u32);
 
 impl EdgeId {
@@ -37,21 +38,51 @@ impl EdgeId {
 
 /// The facts about one stack.
 struct StackFact {
-    bits: u8,
-    /// The number of its frames. It is at most that of a sample and a few for owners.
-    depth: u16,
     /// The innermost row on the stack.
     innermost: RowId,
-    /// The folded row that stands for the frames below the innermost row: the first of them or, on
-    /// a stack without own rows, the last. It is [`RowId::NONE`] if there is none.
-    folded: RowId,
+    /// The number of its frames. It is at most that of a sample and a few for owners.
+    depth: u16,
+    bits: u8,
 }
 
-/// The ends of a node's fresh rows and edges. They begin where those of the previous node end.
+/// A row or an edge that is fresh at a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fresh {
+    Row(RowId),
+    /// An edge, and whether the callee is inlined there.
+    Edge {
+        edge: EdgeId,
+        inlined: bool,
+    },
+}
+
+/// A [`Fresh`] in one word.
 #[derive(Clone, Copy)]
-struct FreshEnds {
-    rows: u32,
-    edges: u32,
+struct PackedFresh(u32);
+
+impl PackedFresh {
+    const EDGE: u32 = 1 << 31;
+    const INLINED: u32 = 1 << 30;
+
+    fn pack(fresh: Fresh) -> PackedFresh {
+        PackedFresh(match fresh {
+            Fresh::Row(row) => row.0 & !PackedFresh::EDGE,
+            Fresh::Edge { edge, inlined } => {
+                edge.0 | PackedFresh::EDGE | if inlined { PackedFresh::INLINED } else { 0 }
+            }
+        })
+    }
+
+    fn unpack(self) -> Fresh {
+        let PackedFresh(word) = self;
+        match word & PackedFresh::EDGE {
+            0 => Fresh::Row(RowId(word)),
+            _ => Fresh::Edge {
+                edge: EdgeId(word & !(PackedFresh::EDGE | PackedFresh::INLINED)),
+                inlined: word & PackedFresh::INLINED != 0,
+            },
+        }
+    }
 }
 
 /// The folded library code in which a stack ends.
@@ -69,10 +100,14 @@ pub(crate) enum LibraryTime {
 #[derive(Default)]
 pub(crate) struct StackFacts {
     facts: Vec<StackFact>,
-    ends: Vec<FreshEnds>,
-    rows: Vec<RowId>,
-    /// Fresh edges, and whether the callee is inlined there.
-    edges: Vec<(EdgeId, bool)>,
+    /// The folded row that stands for the frames below the innermost row: the first of them or, on
+    /// a stack without own rows, the last. It is [`RowId::NONE`] if there is none. The list is
+    /// empty unless frames are folded.
+    folded: Vec<RowId>,
+    /// The fresh rows and edges of all nodes, and the end of each node's. They begin where those of
+    /// the previous node end.
+    fresh: Vec<PackedFresh>,
+    fresh_ends: Vec<u32>,
     edge_ids: HashMap<(RowId, RowId), EdgeId>,
     /// The callee of every edge.
     callees: Vec<RowId>,
@@ -111,12 +146,8 @@ impl StackFacts {
         let kept = self.facts.len();
         self.row_on_path.resize(rows.len(), false);
         if self.facts.is_empty() {
-            self.push(StackFact {
-                bits: filter.empty_stack_bits(),
-                depth: 0,
-                innermost: RowId::NONE,
-                folded: RowId::NONE,
-            });
+            self.push(StackFact { innermost: RowId::NONE, depth: 0, bits: filter.empty_stack_bits() });
+            self.folded.extend(filter.folds().then_some(RowId::NONE));
             self.previous.push(0);
         }
         for index in self.facts.len()..nodes.len() {
@@ -135,9 +166,9 @@ impl StackFacts {
             }
             self.previous.truncate(length);
             self.facts.truncate(length);
-            self.ends.truncate(length);
-            self.rows.truncate(self.ends[length - 1].rows as usize);
-            self.edges.truncate(self.ends[length - 1].edges as usize);
+            self.folded.truncate(length);
+            self.fresh_ends.truncate(length);
+            self.fresh.truncate(self.fresh_ends[length - 1] as usize);
         }
         let kept = self.first_nodes.iter().position(|&first| first >= length).unwrap_or(self.first_nodes.len());
         self.first_nodes.truncate(kept);
@@ -167,12 +198,12 @@ impl StackFacts {
 
     /// Flags the fresh rows and edges of a node as on the path or not.
     fn flag_fresh(&mut self, stack: StackId, on: bool) {
-        let (last, ends) = (self.ends[stack.index() - 1], self.ends[stack.index()]);
-        for row in &self.rows[last.rows as usize..ends.rows as usize] {
-            self.row_on_path[row.index()] = on;
-        }
-        for (edge, _) in &self.edges[last.edges as usize..ends.edges as usize] {
-            self.edge_on_path[edge.index()] = on;
+        let range = self.fresh_range((stack.index(), stack.index()));
+        for fresh in &self.fresh[range] {
+            match fresh.unpack() {
+                Fresh::Row(row) => self.row_on_path[row.index()] = on,
+                Fresh::Edge { edge, .. } => self.edge_on_path[edge.index()] = on,
+            }
         }
     }
 
@@ -187,7 +218,7 @@ impl StackFacts {
         self.previous.push(std::mem::replace(&mut self.last_nodes[frame], index as u32));
         let caller = &self.facts[node.parent.index()];
         let (mut bits, mut innermost, depth) = (caller.bits, caller.innermost, caller.depth + 1);
-        let mut folded = caller.folded;
+        let mut folded = self.folded_row(node.parent);
         let ((frame, rows), of_frame) = (filter.frame(node.frame), filter.folded(node.frame));
         bits |= frame & (FOCUSED | IGNORED);
         // Nothing remains above the rootmost match of show_from.
@@ -207,7 +238,7 @@ impl StackFacts {
             };
             for (position, &row) in rows.iter().enumerate() {
                 if !std::mem::replace(&mut self.row_on_path[row.index()], true) {
-                    self.rows.push(row);
+                    self.fresh.push(PackedFresh::pack(Fresh::Row(row)));
                 }
                 if innermost != RowId::NONE && innermost != row && filter.is_inlined(row) {
                     self.add_edge(innermost, row, position > 0);
@@ -215,7 +246,8 @@ impl StackFacts {
                 innermost = row;
             }
         }
-        self.push(StackFact { bits, depth, innermost, folded });
+        self.push(StackFact { innermost, depth, bits });
+        self.folded.extend(filter.folds().then_some(folded));
     }
 
     fn add_edge(&mut self, caller: RowId, callee: RowId, inlined: bool) {
@@ -225,21 +257,24 @@ impl StackFacts {
             EdgeId(self.callees.len() as u32 - 1)
         });
         if !std::mem::replace(&mut self.edge_on_path[edge.index()], true) {
-            self.edges.push((edge, inlined));
+            self.fresh.push(PackedFresh::pack(Fresh::Edge { edge, inlined }));
         }
     }
 
     fn push(&mut self, fact: StackFact) {
-        self.ends.push(FreshEnds { rows: self.rows.len() as u32, edges: self.edges.len() as u32 });
+        self.fresh_ends.push(self.fresh.len() as u32);
         self.facts.push(fact);
     }
 
     /// The innermost row above a node, and the rows that its frame adds, outermost first, whether
     /// fresh or not.
     pub(crate) fn rows_at<'a>(&self, index: usize, node: Node, filter: &'a FrameFilter) -> (RowId, &'a [RowId]) {
-        let started = self.facts[index].bits & STARTED != 0;
-        let rows = if started { filter.frame(node.frame).1 } else { &[] };
-        (self.facts[node.parent.index()].innermost, rows)
+        (self.facts[node.parent.index()].innermost, self.rows_of(index, node, filter))
+    }
+
+    /// The rows that the frame of a node adds, outermost first, whether fresh or not.
+    pub(crate) fn rows_of<'a>(&self, index: usize, node: Node, filter: &'a FrameFilter) -> &'a [RowId] {
+        if self.facts[index].bits & STARTED != 0 { filter.frame(node.frame).1 } else { &[] }
     }
 
     /// The nodes whose leaf is a frame, the last first.
@@ -254,23 +289,26 @@ impl StackFacts {
     /// [`RowId::NONE`] if the innermost frame has no name yet.
     pub(crate) fn flat_row(&self, stack: StackId) -> Option<RowId> {
         const ALL: u8 = FOCUSED | STARTED | PRESENT;
-        let StackFact { bits, innermost, folded, .. } = self.facts[stack.index()];
-        let row = match bits & UNNAMED == 0 {
-            true if bits & OWN == 0 && folded != RowId::NONE => folded,
-            true => innermost,
-            false => RowId::NONE,
+        let StackFact { bits, innermost, .. } = self.facts[stack.index()];
+        let row = match (bits & UNNAMED == 0, self.library_time(stack)) {
+            (true, LibraryTime::Whole(leaf)) => leaf,
+            (true, _) => innermost,
+            (false, _) => RowId::NONE,
         };
         (bits & (ALL | IGNORED) == ALL).then_some(row)
     }
 
     /// The library code in which a stack ends, if it was folded.
     pub(crate) fn library_time(&self, stack: StackId) -> LibraryTime {
-        let StackFact { bits, folded, .. } = self.facts[stack.index()];
-        match folded {
+        match self.folded_row(stack) {
             RowId::NONE => LibraryTime::None,
-            row if bits & OWN == 0 => LibraryTime::Whole(row),
+            row if self.facts[stack.index()].bits & OWN == 0 => LibraryTime::Whole(row),
             row => LibraryTime::Call(row),
         }
+    }
+
+    fn folded_row(&self, stack: StackId) -> RowId {
+        self.folded.get(stack.index()).copied().unwrap_or(RowId::NONE)
     }
 
     /// Prefetches what [`flat_row`](Self::flat_row) reads.
@@ -278,23 +316,21 @@ impl StackFacts {
         black_box(stacks.fold(0, |seen, stack| seen ^ self.facts[stack.index()].bits));
     }
 
-    /// Prefetches what [`fresh_rows`](Self::fresh_rows) and [`fresh_edges`](Self::fresh_edges)
-    /// read.
-    pub(crate) fn prefetch_fresh(&self, chains: impl Iterator<Item = (usize, usize)> + Clone) {
-        let ranges = chains.map(|(first, last)| (self.ends[first - 1].rows, self.ends[last].rows));
-        black_box(ranges.clone().fold(0, |seen, (start, end)| seen ^ start ^ end));
-        let first = ranges.filter_map(|(start, _)| self.rows.get(start as usize));
-        black_box(first.fold(0, |seen, row| seen ^ row.0));
+    /// Prefetches what [`fresh`](Self::fresh) reads.
+    pub(crate) fn prefetch_fresh(&self, chains: impl Iterator<Item = ChainEnds> + Clone) {
+        let ranges = chains.map(|ends| self.fresh_range(ends));
+        black_box(ranges.clone().fold(0, |seen, range| seen ^ range.start ^ range.end));
+        let first = ranges.filter_map(|range| self.fresh.get(range.start));
+        black_box(first.fold(0, |seen, fresh| seen ^ fresh.0));
     }
 
-    /// The rows that are fresh at the nodes from `first` to `last`, by index.
-    pub(crate) fn fresh_rows(&self, (first, last): (usize, usize)) -> &[RowId] {
-        &self.rows[self.ends[first - 1].rows as usize..self.ends[last].rows as usize]
+    /// The rows and edges that are fresh at the nodes of a chain.
+    pub(crate) fn fresh(&self, ends: ChainEnds) -> impl Iterator<Item = Fresh> {
+        self.fresh[self.fresh_range(ends)].iter().map(|fresh| fresh.unpack())
     }
 
-    /// The edges that are fresh at these nodes, and whether the callee is inlined there.
-    pub(crate) fn fresh_edges(&self, (first, last): (usize, usize)) -> &[(EdgeId, bool)] {
-        &self.edges[self.ends[first - 1].edges as usize..self.ends[last].edges as usize]
+    fn fresh_range(&self, (first, last): ChainEnds) -> std::ops::Range<usize> {
+        self.fresh_ends[first - 1] as usize..self.fresh_ends[last] as usize
     }
 
     /// The callee of every edge.

@@ -9,18 +9,16 @@
 use super::batch::{Batch, StackChange};
 use super::row_sums::RowSums;
 use crate::profile::change_log::{LogPosition, LoggedSample};
-use crate::profile::stack::StackId;
 use crate::profile::totals::{Span, ThreadStack, Weight};
 use crate::profile::{Generation, Profile};
 use crate::tally::filter::thread_filter::ThreadFilter;
 use crate::tally::idle::IdleThreads;
 use crate::tally::query::{Filters, Grouping, Query};
 use crate::tally::rows::RowId;
-use crate::tally::stacks::call_tree::CallTree;
 use crate::tally::stacks::owner_stacks::OwnerStacks;
 use crate::tally::stacks::propagate::{PropagationStep, StackWeights};
 use crate::tally::stacks::stack_facts::StackFacts;
-use crate::tally::stacks::{LATENCY, SPAN, SUMS};
+use crate::tally::stacks::{LATENCY, SUMS};
 use crate::tally::top::TopTable;
 use crate::wire::Clock;
 
@@ -77,9 +75,6 @@ struct Plan {
     keep: bool,
     /// Whether the earlier sums are the answer.
     reuse: bool,
-    /// Whether the call tree has the same weights as the sums and is given the same changes. If
-    /// not, it takes over the weights at the end.
-    feed_tree: bool,
 }
 
 /// The sums of one query.
@@ -95,8 +90,6 @@ pub(crate) struct IncrementalSums {
     /// The weights of the query's span.
     pub(crate) weights: StackWeights,
     batch: Batch,
-    /// Counts updates.
-    update_number: u64,
 }
 
 impl IncrementalSums {
@@ -107,35 +100,22 @@ impl IncrementalSums {
         TopTable { latency_ns, kept_latency_ns, ..self.totals[sum].clone() }
     }
 
-    /// Brings the sums and the weights of `call_tree` to the time of the query. Returns whether
-    /// they have not changed.
-    pub(crate) fn update(
-        &mut self,
-        query: &Query,
-        request: SumsRequest,
-        context: Context<'_>,
-        mut call_tree: Option<&mut CallTree>,
-    ) -> bool {
+    /// Brings the sums to the time of the query. Returns whether they have not changed.
+    pub(crate) fn update(&mut self, query: &Query, request: SumsRequest, context: Context<'_>) -> bool {
         let (before, buckets) = (self.buckets, query.span.buckets());
-        let plan = self.plan(query, request, context, call_tree.as_deref());
+        let plan = self.plan(query, request, context);
         if !plan.keep {
             (self.totals, self.rows) = (<[TopTable; SUMS]>::default(), RowSums::default());
             self.weights.clear();
         }
         self.rows.resize(context.row_count, context.facts);
         self.weights.update(context.stacks.nodes(context.profile));
-        self.update_number += 1;
-        if let Some(tree) = call_tree.as_deref_mut() {
-            tree.begin_update(self.update_number, !plan.keep);
-        }
-        let mut fed_tree = call_tree.as_deref_mut().filter(|_| plan.feed_tree);
         let mut changed = !plan.keep;
         if !plan.reuse {
             let log = context.profile.change_log(query.generation, query.clock);
             let new = log.and_then(|log| log.since(self.position)).filter(|_| plan.keep);
             let IncrementalSums { totals, rows, weights, batch, .. } = self;
-            let call_tree = fed_tree.as_deref_mut();
-            let mut feed = Feed { query, context, totals, rows, weights, batch, call_tree, changed };
+            let mut feed = Feed { query, context, totals, rows, weights, batch, changed };
             match new {
                 Some(new) => {
                     feed.feed_new(new, before, request.total);
@@ -147,21 +127,12 @@ impl IncrementalSums {
             changed = feed.changed;
             (self.buckets, self.position) = (buckets, log.map(|log| log.position()).unwrap_or_default());
         }
-        self.propagate(context.facts, fed_tree);
-        if let Some(tree) = call_tree.filter(|_| !plan.feed_tree) {
-            tree.set_weights(&self.weights);
-        }
+        self.propagate(context.facts);
         !changed
     }
 
     /// Decides which of the earlier sums the query can keep, and remembers its scope.
-    fn plan(
-        &mut self,
-        query: &Query,
-        request: SumsRequest,
-        context: Context<'_>,
-        call_tree: Option<&CallTree>,
-    ) -> Plan {
+    fn plan(&mut self, query: &Query, request: SumsRequest, context: Context<'_>) -> Plan {
         let buckets = query.span.buckets();
         let scope = Some(SumScope {
             generation: query.generation,
@@ -183,26 +154,15 @@ impl IncrementalSums {
         };
         let keep = same_scope && has_changes && overlaps;
         let reuse = request.reuse_samples && keep && self.buckets == buckets;
-        let feed_tree = call_tree.is_some_and(|tree| !keep || tree.is_current(self.update_number));
-        Plan { keep, reuse, feed_tree }
+        Plan { keep, reuse }
     }
 
-    /// Propagates the changes of stacks to subtrees and rows, and to the call tree if it is fed.
-    fn propagate(&mut self, facts: &StackFacts, mut call_tree: Option<&mut CallTree>) {
+    /// Propagates the changes of stacks to subtrees and rows.
+    fn propagate(&mut self, facts: &StackFacts) {
         let rows = &mut self.rows;
-        self.weights.propagate(SPAN, |step| match step {
-            PropagationStep::Upcoming(chains) => {
-                facts.prefetch_fresh(chains.iter().map(|chain| chain.ends));
-                if let Some(tree) = &call_tree {
-                    tree.prefetch_subtrees(chains);
-                }
-            }
-            PropagationStep::Changed(chain, change_ns) => {
-                rows.add_cum(facts, chain.ends, change_ns);
-                if let Some(tree) = &mut call_tree {
-                    tree.add_subtree(chain, change_ns[SPAN]);
-                }
-            }
+        self.weights.propagate(|step| match step {
+            PropagationStep::Upcoming(chains) => facts.prefetch_fresh(chains.iter().copied()),
+            PropagationStep::Changed(ends, change_ns) => rows.add_cum(facts, ends, change_ns),
         });
     }
 }
@@ -215,7 +175,6 @@ struct Feed<'a> {
     rows: &'a mut RowSums,
     weights: &'a mut StackWeights,
     batch: &'a mut Batch,
-    call_tree: Option<&'a mut CallTree>,
     changed: bool,
 }
 
@@ -316,14 +275,11 @@ impl Feed<'_> {
 
     /// Applies the batch to the stacks.
     fn flush(&mut self) {
-        let Feed { context: Context { facts, .. }, totals, rows, weights, batch, call_tree, .. } = self;
+        let Feed { context: Context { facts, .. }, totals, rows, weights, batch, .. } = self;
         batch.drain(|changes| {
             let stacks = changes.iter().map(|change| change.stack);
             facts.prefetch(stacks.clone());
-            weights.prefetch(stacks.clone());
-            if let Some(tree) = &call_tree {
-                tree.prefetch(stacks.map(StackId::index));
-            }
+            weights.prefetch(stacks);
             for change in changes {
                 let Some(row) = facts.flat_row(change.stack) else { continue };
                 for (totals, ns) in totals.iter_mut().zip(change.ns) {
@@ -336,10 +292,7 @@ impl Feed<'_> {
                 if row != RowId::NONE {
                     rows.add_flat(row, facts.library_time(change.stack), change_ns);
                 }
-                weights.add(change.stack, change_ns, SPAN);
-                if let Some(tree) = call_tree {
-                    tree.add_own(change.stack.index(), change_ns[SPAN]);
-                }
+                weights.add(change.stack, change_ns);
             }
         });
     }

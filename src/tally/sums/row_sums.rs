@@ -5,7 +5,7 @@ use std::cmp::Reverse;
 use crate::profile::hash::IdMap;
 use crate::tally::query::Sort;
 use crate::tally::rows::{RowId, RowLabel, RowTable};
-use crate::tally::stacks::stack_facts::{LibraryTime, StackFacts};
+use crate::tally::stacks::stack_facts::{Fresh, LibraryTime, StackFacts};
 use crate::tally::stacks::{LATENCY, SUMS};
 use crate::tally::text::Text;
 use crate::tally::top::{InlineState, TopRow};
@@ -62,14 +62,18 @@ impl RowSums {
     /// Adds a change of the weight of a chain's subtree, to the rows and edges that are fresh
     /// there.
     pub(crate) fn add_cum(&mut self, facts: &StackFacts, ends: (usize, usize), change_ns: [u64; SUMS]) {
-        for &row in facts.fresh_rows(ends) {
-            for (sum, by_ns) in self.rows[row.index()].iter_mut().zip(change_ns) {
-                sum.cum_ns = sum.cum_ns.wrapping_add(by_ns);
-            }
-        }
-        for &(edge, inlined) in facts.fresh_edges(ends) {
-            for (ns, by_ns) in self.edges[edge.index()][usize::from(!inlined)].iter_mut().zip(change_ns) {
-                *ns = ns.wrapping_add(by_ns);
+        for fresh in facts.fresh(ends) {
+            match fresh {
+                Fresh::Row(row) => {
+                    for (sum, by_ns) in self.rows[row.index()].iter_mut().zip(change_ns) {
+                        sum.cum_ns = sum.cum_ns.wrapping_add(by_ns);
+                    }
+                }
+                Fresh::Edge { edge, inlined } => {
+                    for (ns, by_ns) in self.edges[edge.index()][usize::from(!inlined)].iter_mut().zip(change_ns) {
+                        *ns = ns.wrapping_add(by_ns);
+                    }
+                }
             }
         }
     }
