@@ -374,8 +374,8 @@ impl Tracer {
     }
 }
 
-/// Returns whether a process ends, by its first thread and one of the others that exist. Of a crowd,
-/// threads vanish while the first one waits for its turn to end.
+/// Returns whether a process ends, by its first thread and one of the others that exist. Threads of
+/// a crowd vanish while the first one waits for its turn to end.
 fn is_ending(pid: u32, others: impl Iterator<Item = u32>) -> bool {
     let ends = |tid: u32| ProcStat::of_thread(pid, tid).ok().map(|stat| stat.is_ending());
     let mut others = others.peekable();
