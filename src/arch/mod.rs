@@ -22,7 +22,9 @@ mod operation;
 mod prologue;
 #[cfg(target_arch = "aarch64")]
 pub(crate) use aarch64::*;
-pub(crate) use aarch64_stub::{STUB, linkage_stub};
+#[cfg(any(feature = "agent", target_arch = "aarch64"))]
+pub(crate) use aarch64_stub::STUB;
+pub(crate) use aarch64_stub::linkage_stub;
 #[cfg(feature = "viewer")]
 pub(crate) use interrupted_stack::interrupted_stack;
 pub(crate) use leaf_frame::{LeafCaller, LeafFrame};

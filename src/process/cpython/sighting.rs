@@ -45,7 +45,7 @@ impl Sighting {
         let &[frame, identity, ..] = words else { return None };
         let kinds = (frame & (INTERPRETED | IDENTITY), identity & (INTERPRETED | IDENTITY));
         (kinds == (INTERPRETED, INTERPRETED | IDENTITY)).then_some(Sighting {
-            code: (frame & (IDENTITY - 1)) >> OFFSET_BITS << ALIGNMENT_BITS | (identity >> HASH_BITS & 1) * HIGHEST,
+            code: ((frame & (IDENTITY - 1)) >> OFFSET_BITS << ALIGNMENT_BITS) + (identity >> HASH_BITS & 1) * HIGHEST,
             offset: frame as u32 & UNKNOWN_OFFSET,
             identity: identity & HASH,
         })
