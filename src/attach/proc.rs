@@ -101,7 +101,7 @@ impl ProcStat {
         matches!(self.state, b'Z' | b'X' | b'x')
     }
 
-    /// Returns whether the thread ends, or was told to with its whole process.
+    /// Returns whether the thread ends, or is about to with its whole process.
     pub fn is_ending(&self) -> bool {
         self.is_ended_thread() || self.flags & EXITING != 0 || self.pending & SIGKILL != 0
     }

@@ -23,8 +23,8 @@ impl ValueType {
     }
 }
 
-/// An event of perf without its modifiers (`cycles:u`, `cpu_core/cycles/u`). The part of a tracepoint after
-/// the colon is its name and not a modifier.
+/// An event of perf without its modifiers (`cycles:u`, `cpu_core/cycles/u`). The part of a
+/// tracepoint after the colon is its name and not a modifier.
 pub(crate) fn without_modifiers(event: &str) -> &str {
     let is_modifiers = |text: &str| text.bytes().all(|byte| b"ukhGHpPSDIWeb".contains(&byte));
     match event.rsplit_once([':', '/']) {
