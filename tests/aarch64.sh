@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Builds sigtop for aarch64 and records programs there, on arm64 kernels in an emulator: `tests/aarch64.sh [WORK]`. What is recorded there
-# is read here, too. The packages are those of `.ci/packages-aarch64`; kernels and root directory come from Debian and are kept in WORK.
+# is read here, too. The library's tests of what depends on the processor run there. The packages are those of `.ci/packages-aarch64`;
+# kernels and root directory come from Debian and are kept in WORK.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 work=$(realpath -m "${1:-target/aarch64}") suite=bookworm target=aarch64-unknown-linux-gnu
