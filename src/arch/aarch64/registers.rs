@@ -7,6 +7,9 @@ pub(crate) const ELF_MACHINE: u32 = 183;
 #[cfg(feature = "viewer")]
 pub(crate) const MACHINE: &str = "aarch64";
 
+/// Number of bits of a program's addresses, unless it asks for more.
+pub(crate) const ADDRESS_BITS: u32 = 48;
+
 /// Number of registers that unwinders know: x0 to x30, the stack pointer and the program counter.
 /// Arrays of registers are indexed by their DWARF numbers.
 pub(crate) const REGISTERS: usize = 33;

@@ -7,6 +7,9 @@ pub(crate) const ELF_MACHINE: u32 = 62;
 #[cfg(feature = "viewer")]
 pub(crate) const MACHINE: &str = "x86-64";
 
+/// Number of bits of a program's addresses, unless it asks for more.
+pub(crate) const ADDRESS_BITS: u32 = 47;
+
 /// Number of registers that unwinders know: the 16 general ones and the instruction pointer. Arrays
 /// of registers are indexed by their DWARF numbers.
 pub(crate) const REGISTERS: usize = 17;

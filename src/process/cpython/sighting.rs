@@ -1,6 +1,8 @@
 //! The frames of an interpreter as they are seen while a thread stands still: the address of a code
 //! object, and a hash that tells later whether the address still holds the same object.
 
+use crate::arch::ADDRESS_BITS;
+
 /// The bits that tell the words of a sighting from native frames and from each other.
 const INTERPRETED: u64 = 1 << 63;
 const IDENTITY: u64 = 1 << 62;
@@ -9,9 +11,8 @@ const UNKNOWN_OFFSET: u32 = crate::wire::interpreter::UNKNOWN_OFFSET;
 /// Number of low bits of a code object's address that are 0.
 const ALIGNMENT_BITS: u32 = 3;
 
-/// The highest address of a code object plus one: what user space has on any processor unless a
-/// program asks for more.
-pub(super) const MAX_ADDRESS: u64 = 1 << 48;
+/// The highest address of a code object plus one.
+pub(super) const MAX_ADDRESS: u64 = 1 << ADDRESS_BITS;
 /// The bit of an address that the first word has no room for. The second has it, above the hash.
 const HIGHEST: u64 = 1 << 47;
 const HASH_BITS: u32 = 61;
@@ -32,7 +33,7 @@ impl Sighting {
     /// Packs the sighting into two words of a stack.
     pub(super) fn pack(self) -> [u64; 2] {
         let offset = u64::from(self.offset.min(UNKNOWN_OFFSET));
-        let is_high = u64::from(self.code & HIGHEST != 0);
+        let is_high = u64::from(MAX_ADDRESS > HIGHEST && self.code & HIGHEST != 0);
         [
             INTERPRETED | (self.code & (HIGHEST - 1)) >> ALIGNMENT_BITS << OFFSET_BITS | offset,
             INTERPRETED | IDENTITY | is_high << HASH_BITS | (self.identity & HASH),
@@ -44,8 +45,9 @@ impl Sighting {
     pub(super) fn unpack(words: &[u64]) -> Option<Sighting> {
         let &[frame, identity, ..] = words else { return None };
         let kinds = (frame & (INTERPRETED | IDENTITY), identity & (INTERPRETED | IDENTITY));
+        let high = if MAX_ADDRESS > HIGHEST { (identity >> HASH_BITS & 1) * HIGHEST } else { 0 };
         (kinds == (INTERPRETED, INTERPRETED | IDENTITY)).then_some(Sighting {
-            code: ((frame & (IDENTITY - 1)) >> OFFSET_BITS << ALIGNMENT_BITS) + (identity >> HASH_BITS & 1) * HIGHEST,
+            code: ((frame & (IDENTITY - 1)) >> OFFSET_BITS << ALIGNMENT_BITS) + high,
             offset: frame as u32 & UNKNOWN_OFFSET,
             identity: identity & HASH,
         })
