@@ -7,7 +7,6 @@ const BTI_C: u32 = 0xd503_245f;
 const JUMPS: [u32; 2] = [0xd61f_0220, 0xd71f_0a30];
 
 /// Maximum length of a stub in bytes.
-#[cfg_attr(not(target_arch = "aarch64"), allow(dead_code, reason = "code in memory is that of this processor"))]
 pub(crate) const STUB: usize = 24;
 
 /// A stub.

@@ -208,11 +208,13 @@ impl SavedProfile {
             return inside.ok_or_else(|| format!("sample_index {name} is outside the range [0..{last}]"));
         }
         let without_prefix = name.strip_prefix("inuse_").unwrap_or(name);
-        let position = |is_meant: &dyn Fn(&str) -> bool| self.sample_types.iter().position(|of| is_meant(&of.kind));
-        let is_event = |kind: &str| without_modifiers(kind) == name;
-        let is_only = self.sample_types.iter().filter(|of| is_event(&of.kind)).count() == 1;
-        let found = position(&|kind| kind == name || kind == without_prefix);
-        found.or_else(|| position(&is_event).filter(|_| is_only)).ok_or_else(|| {
+        let found = self.sample_types.iter().position(|of| of.kind == name || of.kind == without_prefix);
+        let event = || {
+            let mut events = (0..).zip(&self.sample_types).filter(|(_, of)| without_modifiers(&of.kind) == name);
+            let (index, _) = events.next()?;
+            events.next().is_none().then_some(index)
+        };
+        found.or_else(event).ok_or_else(|| {
             let kinds: Vec<&str> = self.sample_types.iter().map(|of| of.kind.as_str()).collect();
             format!("sample_index {name:?} must be one of: [{}]", kinds.join(" "))
         })

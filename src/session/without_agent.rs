@@ -49,8 +49,8 @@ struct KnownProgram {
 }
 
 impl KnownProgram {
-    /// Whether a process with the agent, which has used this CPU time, is as it was: it becomes
-    /// another program, and its first thread ends, in CPU time of its own.
+    /// Returns whether a process with the agent that has used this CPU time is as it was: it
+    /// becomes another program, and its first thread ends, in CPU time of its own.
     fn rests(&self, used_ns: Option<u64>, now_ns: u64) -> bool {
         let is_recent = now_ns.saturating_sub(self.seen_ns) < MAX_REST_NS;
         self.candidate == Candidate::Other && is_recent && used_ns.is_some() && self.used_ns == used_ns
